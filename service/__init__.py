@@ -1,0 +1,1 @@
+"""Runquote: the budget of a model-training run, quoted before it starts and checked after it ends."""

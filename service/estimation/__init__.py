@@ -1,0 +1,1 @@
+"""The pure core: a run in, items out. It knows nothing of HTTP, databases or clocks."""

@@ -1,0 +1,137 @@
+"""What a model is made of, as plain data: every matrix and vector of every layer.
+
+An ``Architecture`` is scalar data (never an array): the search varies the layout, not the model. It is built from a
+preset or a Hugging Face config by ``service.specs``; parameters, FLOPs and saved activations are all sums over it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+Part = Literal["embeddings", "attention", "mlp", "experts", "shared_experts", "router", "norms", "lm_head", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A weight that a token is multiplied by: 2 x inputs x outputs FLOPs a token and active copy."""
+
+    name: str  # the model's own name of the module: "q_proj", "c_attn", "query_key_value", "gate_up_proj"
+    inputs: int
+    outputs: int
+    part: Part
+    roles: tuple[str, ...] = ()  # canonical LoRA targets that it covers: ("q_proj", "k_proj", "v_proj") where fused
+    bias: bool = False
+    copies: int = 1  # experts hold `copies` of it ...
+    active_copies: float = 1  # ... and a token passes through this many
+    per_token: bool = True  # False: applied once a sequence or image (a pooler, a classifier head)
+
+    @property
+    def weights(self) -> int:
+        """Weights in all copies, biases left out."""
+        return self.inputs * self.outputs * self.copies
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases in all copies."""
+        return (self.inputs * self.outputs + (self.outputs if self.bias else 0)) * self.copies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """Parameters that are not multiplied as a matrix: norm scales, attention sinks, relative position tables."""
+
+    name: str
+    size: int
+    part: Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Softmax attention of one layer."""
+
+    query_heads: int
+    key_value_heads: int
+    query_key_dim: int  # per head
+    value_dim: int  # per head
+    window: int | None = None  # tokens a query may look back, None for all
+    causal: bool = True
+    cross: bool = False  # keys and values come from the encoder
+    latent: bool = False  # MLA: low-rank queries and keys/values
+    query_lora_rank: int | None = None
+    key_value_lora_rank: int | None = None
+    rope_dim: int | None = None
+    query_key_norm: bool = False
+    rotary: bool = True
+    softcap: bool = False
+    sinks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlp:
+    """The feed-forward part of one layer: dense, or a mixture of experts."""
+
+    intermediate: int  # of one expert where there are experts
+    gated: bool
+    activation: str  # "silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2", ...
+    experts: int = 0  # 0: dense
+    experts_per_token: int = 0
+    shared_intermediate: int = 0  # of the shared expert(s) together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One block. Blocks of the same shape are the same object."""
+
+    kind: str  # "decoder", "encoder", "vision", and "moe" where the MLP is a mixture of experts
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...]
+    attention: Attention
+    mlp: Mlp
+    cross_attention: Attention | None = None
+    norm: str = "rms"  # "rms" | "layer"
+    norms: int = 2  # how many normalisations of the hidden state
+    parallel_residual: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """All parameters of the block."""
+        return sum(m.parameters for m in self.matrices) + sum(v.size for v in self.vectors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A model. ``layers`` is empty where only a parameter count is known (then ``declared_*`` speak)."""
+
+    family: str  # Hugging Face model_type, or "counted" for a bare parameter count
+    name: str | None = None
+    hidden: int = 0
+    vocabulary: int = 0
+    layers: tuple[Layer, ...] = ()  # in order; encoder blocks first where there are two stacks
+    embeddings: tuple[Vector, ...] = ()  # look-up tables: tokens, positions, token types
+    outside: tuple[Matrix, ...] = ()  # matrices outside the blocks: patch convolution, poolers, projections
+    outside_vectors: tuple[Vector, ...] = ()  # final norms and the like
+    head: Matrix | None = None  # the output projection
+    head_tied: bool = False  # it shares the token embedding's weights
+    logit_softcap: bool = False
+    max_positions: int | None = None
+    image_positions: int | None = None  # tokens an image becomes (vision); None for text
+    encoder_decoder: bool = False
+    multi_token_prediction_layers: int = 0  # extra blocks with a head, counted apart from `layers`
+    declared_total: int | None = None  # a parameter count that the caller gave
+    declared_active: int | None = None
+    assumptions: tuple[str, ...] = field(default=())  # what had to be assumed to read the shape
+
+    @property
+    def shape_known(self) -> bool:
+        """Whether the blocks are known, not only a parameter count."""
+        return bool(self.layers)
+
+    def kinds(self) -> list[tuple[Layer, int]]:
+        """Distinct blocks with how often each occurs, in order of first appearance."""
+        counts: Counter[int] = Counter(id(layer) for layer in self.layers)
+        seen: dict[int, Layer] = {}
+        for layer in self.layers:
+            seen.setdefault(id(layer), layer)
+        return [(layer, counts[key]) for key, layer in seen.items()]
