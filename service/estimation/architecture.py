@@ -11,6 +11,24 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Part = Literal["embeddings", "attention", "mlp", "experts", "shared_experts", "router", "norms", "lm_head", "other"]
+# What a matrix multiplies: "block" the normalised input of the block (q, k, v; in parallel blocks the MLP too),
+# "query_latent" and "key_value_latent" the low-rank values of MLA, "attended" the heads' output, "middle" the normalised
+# hidden state before the MLP, "activated" what leaves the activation, "cross" the hidden state before cross-attention,
+# "cross_attended" its heads' output, "encoder" the encoder's output, "pixels" the input image, "final" the last hidden state.
+Reads = Literal[
+    "block",
+    "query_latent",
+    "key_value_latent",
+    "attended",
+    "middle",
+    "activated",
+    "shared_activated",
+    "cross",
+    "cross_attended",
+    "encoder",
+    "pixels",
+    "final",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +44,8 @@ class Matrix:
     copies: int = 1  # experts hold `copies` of it ...
     active_copies: float = 1  # ... and a token passes through this many
     per_token: bool = True  # False: applied once a sequence or image (a pooler, a classifier head)
+    reads: Reads = "block"  # which value it multiplies
+    lora: bool = True  # PEFT's "all-linear" adapts it (a torch Linear; a bare router weight is not)
 
     @property
     def weights(self) -> int:
@@ -93,6 +113,7 @@ class Layer:
     norm: str = "rms"  # "rms" | "layer"
     norms: int = 2  # how many normalisations of the hidden state
     parallel_residual: bool = False
+    closing: str | None = None  # the last matrix, where nothing saves its output: recomputation stops before it
 
     @property
     def parameters(self) -> int:
