@@ -1,0 +1,1 @@
+"""What every room uses: database, problems, security, idempotency, paging, telemetry."""

@@ -1,0 +1,166 @@
+"""The database: one engine for SQLite and PostgreSQL, portable column types, and transactions that are committed by hand.
+
+Conventions for tables (each room defines its own beside its repository, on `metadata`; migrations spell them out again):
+
+- SQLAlchemy Core tables; no ORM. Names are plural nouns; ids are `id_column()`: text of 36 characters holding a UUIDv7.
+- Every row of a team carries `team_id` (`team_column()`), and every query filters by it.
+- Times are `UtcDateTime` and end in `_at`; FLOPs, seconds and ratios are `Float`; bytes and tokens are `BigInteger`;
+  money is integer micro-units with its currency; documents are `Text` holding JSON that the service wrote (`documents.dump`).
+- No JSON operators in queries: whatever is filtered by is a typed column. Enumerations are `String` with a named CHECK.
+- Constraints and indexes get their names from the naming convention, so that SQLite's batch migrations can find them.
+
+Reads: `with database.read() as connection`. Writes: `with database.write() as work: ...; work.commit()`: without the commit
+everything is rolled back, and the commit comes before the response is built (a dependency's teardown runs after it is sent).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import URL, Column, Connection, DateTime, Dialect, Engine, ForeignKey, MetaData, String, create_engine, event
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.types import TypeDecorator
+
+log = logging.getLogger(__name__)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment. Naive times are refused and every offset is kept right: SQLite's own type drops the offset in silence."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC; SQLite stores it without the offset."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a naive datetime cannot be stored")
+        moment = value.astimezone(UTC)
+        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Always aware, always UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def id_column() -> Column[str]:
+    """The primary key `id`: a UUIDv7 as text, so it sorts by time and needs no cast on either database."""
+    return Column("id", String(36), primary_key=True)
+
+
+def team_column() -> Column[str]:
+    """`team_id`: whose row it is."""
+    return Column("team_id", String(36), ForeignKey("teams.id"), nullable=False)
+
+
+class UnitOfWork:
+    """One write transaction. What was not committed when the block ends is rolled back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.committed = False
+
+    def commit(self) -> None:
+        """Make everything durable; call it before the response is built."""
+        self.connection.commit()
+        self.committed = True
+
+
+class Database:
+    """An engine and its two kinds of transactions."""
+
+    def __init__(self, url: URL, *, connections: int = 20, timeout_seconds: float = 10) -> None:
+        self.url = url
+        self.sqlite = url.get_backend_name() == "sqlite"
+        if self.sqlite and url.database in (None, "", ":memory:"):
+            raise ValueError("an in-memory SQLite database cannot be shared by threads and migrations; name a file")
+        self.engine = make_engine(url, connections=connections, timeout_seconds=timeout_seconds)
+        # SQLite has one writer. Threads of this process queue here, in order; the busy timeout is for other processes.
+        self._writer = threading.Lock()
+        self._timeout_seconds = timeout_seconds
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; nothing it does is kept."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[UnitOfWork]:
+        """A unit of work; `commit()` it before the block ends."""
+        if self.sqlite and not self._writer.acquire(timeout=self._timeout_seconds):
+            raise TimeoutError("another write holds the SQLite database")
+        try:
+            with self.engine.connect().execution_options(begin_immediate=True) as connection:
+                yield UnitOfWork(connection)
+        finally:
+            if self.sqlite:
+                self._writer.release()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10) -> Engine:
+    """An engine whose connections are set up the same way everywhere (service, migrations, tests)."""
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(
+            url,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=timeout_seconds,
+            connect_args={"timeout": timeout_seconds, "check_same_thread": False},
+        )
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    milliseconds = int(timeout_seconds * 1000)
+    return create_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=timeout_seconds,
+        # A connection that a proxy cut while idle is found by its age, not by a round trip on every checkout.
+        pool_recycle=600,
+        pool_use_lifo=True,
+        connect_args={
+            "connect_timeout": max(2, int(timeout_seconds)),
+            "options": f"-c timezone=UTC -c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
+        },
+    )
+
+
+def _set_up_sqlite(connection: Any, _: ConnectionPoolEntry) -> None:
+    """Pragmas are per connection."""
+    # The driver's own transaction handling loses updates under threads; transactions are begun in `_begin_sqlite`.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")  # readers do not block the writer
+    cursor.execute("PRAGMA synchronous=FULL")  # a 201 survives a power cut
+    cursor.execute("PRAGMA foreign_keys=ON")  # off by default in SQLite
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Writers take the lock first: a read that turns into a write fails with 'database is locked' whatever the timeout."""
+    immediate = connection.get_execution_options().get("begin_immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
