@@ -1,0 +1,1 @@
+"""The run spec: what callers post, checked and resolved into a ``Run``."""
