@@ -1,0 +1,1 @@
+"""What the world publishes: devices, models, laws and measured runs, each with its source."""
