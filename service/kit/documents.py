@@ -1,0 +1,248 @@
+"""Documents: JSON bodies in, JSON text out.
+
+Python's parser is lenient where the contract is not, so a body passes these gates before a model sees it: UTF-8; no NaN or
+infinity; no key twice; no number a double cannot hold; nothing nested deeper than `MAXIMUM_DEPTH`; no NUL and no half of a
+surrogate pair in text (PostgreSQL stores neither). An integral float (`1e8`) becomes the integer it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, UnsupportedMediaType
+
+MAXIMUM_DEPTH = 64
+MAXIMUM_FAULTS = 50
+_INTEGER_LIMIT = 2**63  # bytes and tokens are 64-bit; larger amounts (FLOPs) are floats
+_HARMFUL_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class RequestModel(BaseModel):
+    """Base of request bodies: unknown fields are refused, and text is not taken for a number nor 1 for true."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class _Bad:
+    """Stands where a value cannot be taken, until its pointer is known."""
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+
+
+class _Object(dict[str, Any]):
+    """An object in which a key came twice."""
+
+    repeated = ""
+
+
+class Body:
+    """The bytes of a request body; parsing happens where the endpoint runs, off the event loop."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def json(self) -> Any:
+        """The document, or the problem with it."""
+        return parse(self.content)
+
+    def read(self, model: type[Model]) -> Model:
+        """The document as a model."""
+        return validate(model, self.json())
+
+
+async def _read_body(request: Request) -> Body:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not (media_type.startswith("application/") and media_type.endswith("+json")):
+        raise UnsupportedMediaType("Send the body as application/json")
+    limit: int = request.app.state.settings.max_body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise too_large(limit)
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > limit:
+            raise too_large(limit)
+    return Body(bytes(content))
+
+
+def too_large(limit: int) -> Problem:
+    """413; the connection is closed so that the rest need not be read."""
+    return TooLarge(f"The body may have {limit} bytes", headers={"Connection": "close"})
+
+
+JsonBody = Annotated[Body, Depends(_read_body)]
+"""A JSON body as an endpoint's parameter."""
+
+
+def parse(content: bytes) -> Any:
+    """A JSON document from bytes; raises `MalformedBody` (not JSON) or `Invalid` (JSON with a value that is refused)."""
+    bad: list[_Bad] = []
+
+    def refuse(detail: str) -> _Bad:
+        bad.append(_Bad(detail))
+        return bad[-1]
+
+    def integer(text: str) -> Any:
+        if len(text) < 19:
+            return int(text)
+        number = float(text)
+        if math.isinf(number):
+            return refuse("the number is too large")
+        return int(text) if len(text) < 400 and -_INTEGER_LIMIT <= int(text) < _INTEGER_LIMIT else number
+
+    def real(text: str) -> Any:
+        number = float(text)
+        if math.isinf(number):
+            return refuse("the number is too large")
+        return int(number) if number.is_integer() and abs(number) < _INTEGER_LIMIT else number
+
+    def constant(_: str) -> Any:
+        raise MalformedBody("NaN and infinities are not JSON")
+
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(entries)
+        if len(found) == len(entries):
+            return found
+        counts = Counter(key for key, _ in entries)
+        twice = _Object(found)
+        twice.repeated = counts.most_common(1)[0][0]
+        refuse("")
+        return twice
+
+    try:
+        document = json.loads(
+            content.decode("utf-8"), parse_int=integer, parse_float=real, parse_constant=constant, object_pairs_hook=pairs
+        )
+    except UnicodeDecodeError as error:
+        raise MalformedBody("The body is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise MalformedBody(f"The body is not JSON at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise _nested() from error
+    deep = content.count(b"[") + content.count(b"{") > MAXIMUM_DEPTH
+    if bad or deep or _HARMFUL_ESCAPE.search(content):
+        faults = list(_faults(document))
+        if faults:
+            raise Invalid(faults[0].detail, errors=faults[:MAXIMUM_FAULTS])
+    return document
+
+
+def _nested() -> Invalid:
+    detail = f"nested deeper than {MAXIMUM_DEPTH} levels"
+    return Invalid(detail, errors=[Fault("", detail)])
+
+
+def _faults(document: Any) -> Iterator[Fault]:
+    """Every value of a document that is refused; walked without recursion."""
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((), document)]
+    while stack:
+        path, node = stack.pop()
+        if len(path) > MAXIMUM_DEPTH:
+            raise _nested()
+        if isinstance(node, dict):
+            if isinstance(node, _Object):
+                yield Fault(pointer((*path, node.repeated)), "the key stands twice in its object")
+            for key, value in node.items():
+                if not _storable(key):
+                    yield Fault(pointer(path), "a key holds a NUL or half of a surrogate pair")
+                stack.append(((*path, key), value))
+        elif isinstance(node, list):
+            stack.extend(((*path, index), value) for index, value in enumerate(node) if not isinstance(value, int | float))
+        elif isinstance(node, str):
+            if not _storable(node):
+                yield Fault(pointer(path), "the text holds a NUL or half of a surrogate pair")
+        elif isinstance(node, _Bad):
+            yield Fault(pointer(path), node.detail)
+
+
+def _storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def pointer(path: tuple[str | int, ...]) -> str:
+    """A JSON Pointer (RFC 6901)."""
+    text = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return text.encode("utf-8", "replace").decode()
+
+
+def dump(document: Any) -> str:
+    """JSON text as the service stores and sends it; NaN and infinity are a bug and raise."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def validate(model: type[Model], document: Any, at: tuple[str | int, ...] = ()) -> Model:
+    """A model from a parsed document; `at` is where the document stands in the body."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise invalid_body(error, model, document, at) from None
+
+
+def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, at: tuple[str | int, ...] = ()) -> Invalid:
+    """A model's refusal as a problem: pointers that lead into the document, and the nearest name of an unknown field."""
+    faults: dict[tuple[str, str], Fault] = {}
+    for entry in error.errors(include_url=False, include_input=False, include_context=True):
+        path = _into(document, entry["loc"])
+        detail = entry["msg"].removeprefix("Value error, ")
+        if entry["type"] == "extra_forbidden":
+            detail = _unknown(str(path[-1]), known_fields(model, path[:-1]))
+        fault = Fault(pointer((*at, *path)), detail)
+        faults.setdefault((fault.pointer, fault.detail), fault)
+    found = list(faults.values())
+    first = found[0]
+    summary = f"{first.pointer or 'the body'}: {first.detail}"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Invalid(summary + more, errors=found[:MAXIMUM_FAULTS])
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name[:100].lower(), known, n=1, cutoff=0.0)
+    return f"unknown field; the nearest known one is '{near[0]}'" if near else "unknown field"
+
+
+def _into(document: Any, location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The part of pydantic's location that leads into the document; the names of union members that it adds do not."""
+    node: Any = document
+    path: list[str | int] = []
+    for index, step in enumerate(location):
+        if isinstance(step, int):
+            if isinstance(node, list) and step < len(node):
+                path.append(step)
+                node = node[step]
+        elif isinstance(node, dict) and (step in node or index == len(location) - 1):
+            path.append(step)
+            node = node.get(step)
+    return tuple(path)
+
+
+def known_fields(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """Names of the fields that the model knows at a place."""
+    models = [model]
+    for step in path:
+        if isinstance(step, str):
+            fields = [found.model_fields[step] for found in models if step in found.model_fields]
+            models = [inner for field in fields for inner in _models(field.annotation)]
+    return sorted({name for found in models for name in found.model_fields})
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Every model that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType, Annotated, list, tuple, dict):
+        return [found for argument in get_args(annotation) for found in _models(argument)]
+    return []

@@ -1,0 +1,167 @@
+"""Idempotency: a POST that creates may carry `Idempotency-Key`; repeated, it answers what the first one answered.
+
+A key belongs to a team and a path and is kept for 24 hours. The first request reserves it in a transaction of its own, so
+that others see it running; its answer is stored in the transaction that stores what it made, so one is never there
+without the other. A request that fails gives the key back. A reservation whose process died lapses after a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Header
+from fastapi.responses import Response
+from sqlalchemy import Column, Connection, Index, Integer, PrimaryKeyConstraint, String, Table, Text, and_, delete, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from .database import Database, UtcDateTime, metadata, team_column
+from .identifiers import uuid7
+from .problems import KeyReused, StillRunning
+
+KEPT = timedelta(hours=24)
+LEASE = timedelta(seconds=60)
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Repeat a request safely: the same key and equal JSON answer the first result for 24 hours.",
+    ),
+]
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    team_column(),
+    Column("path", String(300), nullable=False),
+    Column("key", String(255), nullable=False),
+    Column("fingerprint", String(64), nullable=False),  # SHA-256 of the body as canonical JSON
+    Column("holder", String(36), nullable=False),  # which request holds the reservation
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("status", Integer),  # null while the first request is running
+    Column("headers", Text),
+    Column("body", Text),
+    PrimaryKeyConstraint("team_id", "path", "key"),
+    Index(None, "created_at"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response that can be stored and given again."""
+
+    status: int
+    body: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def response(self, *, replayed: bool = False) -> Response:
+        """As an HTTP response."""
+        headers = {**self.headers, "Idempotency-Replayed": "true"} if replayed else self.headers
+        return Response(self.body, self.status, headers, "application/json")
+
+
+class Once:
+    """One use of a key (or of none). `replay` is the first request's answer, if there was one."""
+
+    def __init__(self, team_id: str, path: str, key: str | None, holder: str, replay: Answer | None = None) -> None:
+        self.replay = replay
+        self.kept = False
+        self._team_id, self._path, self._key, self._holder = team_id, path, key, holder
+
+    def keep(self, connection: Connection, answer: Answer) -> None:
+        """Store the answer in the transaction that stores what was made."""
+        if self._key is None:
+            return
+        done = connection.execute(
+            update(idempotency_keys).where(self._mine()).values(status=answer.status, headers=json.dumps(answer.headers), body=answer.body)
+        )
+        if done.rowcount != 1:  # the reservation lapsed and another request took it
+            raise StillRunning(headers={"Retry-After": "1"})
+        self.kept = True
+
+    def _mine(self) -> Any:
+        table = idempotency_keys.c
+        return and_(table.team_id == self._team_id, table.path == self._path, table.key == self._key, table.holder == self._holder)
+
+
+@contextmanager
+def once(database: Database, *, team_id: str, path: str, key: str | None, document: Any) -> Iterator[Once]:
+    """Reserve a key around the work of a request.
+
+    Use: `with once(...) as use: if use.replay: return use.replay.response(replayed=True)`, then work, then
+    `use.keep(work.connection, answer)` and `work.commit()` in one unit of work.
+    """
+    if key is None:
+        yield Once(team_id, path, None, "")
+        return
+    holder = uuid7()
+    replay = _reserve(database, team_id, path, key, fingerprint(document), holder)
+    use = Once(team_id, path, key, holder, replay)
+    if replay is not None:
+        yield use
+        return
+    try:
+        yield use
+    except BaseException:
+        use.kept = False  # kept, then rolled back: the row still says that it is running
+        raise
+    finally:
+        if not use.kept:
+            with database.write() as work:
+                work.connection.execute(delete(idempotency_keys).where(use._mine(), idempotency_keys.c.status.is_(None)))
+                work.commit()
+
+
+def fingerprint(document: Any) -> str:
+    """Equal JSON, equal fingerprint: order of keys, white space and `1e3` against `1000` do not count."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _reserve(database: Database, team_id: str, path: str, key: str, mark: str, holder: str) -> Answer | None:
+    """None: the key is ours. Otherwise the first request's answer, or the problem with it."""
+    now = datetime.now(UTC)
+    table = idempotency_keys.c
+    row = {"team_id": team_id, "path": path, "key": key, "fingerprint": mark, "holder": holder, "created_at": now}
+    lapsed = or_(table.created_at < now - KEPT, and_(table.status.is_(None), table.created_at < now - LEASE))
+    for _ in range(3):  # between our insert and our look, the other may have given the key back
+        try:
+            with database.write() as work:
+                work.connection.execute(
+                    delete(idempotency_keys).where(table.team_id == team_id, table.path == path, table.key == key, lapsed)
+                )
+                work.connection.execute(idempotency_keys.insert().values(row))
+                work.commit()
+                return None
+        except IntegrityError:
+            pass
+        with database.read() as connection:
+            found = connection.execute(
+                select(table.fingerprint, table.status, table.headers, table.body).where(
+                    table.team_id == team_id, table.path == path, table.key == key
+                )
+            ).one_or_none()
+        if found is None:
+            continue
+        if found.fingerprint != mark:
+            raise KeyReused("This idempotency key was used with another body on this path")
+        if found.status is None:
+            break
+        return Answer(found.status, found.body, json.loads(found.headers))
+    raise StillRunning(headers={"Retry-After": "1"})
+
+
+def forget_expired(database: Database) -> int:
+    """Remove the keys that are older than they are kept; run when the service starts."""
+    with database.write() as work:
+        gone = work.connection.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < datetime.now(UTC) - KEPT))
+        work.commit()
+    return gone.rowcount

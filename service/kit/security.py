@@ -1,0 +1,199 @@
+"""Teams, API keys and scopes.
+
+A key reads `rq_<lookup>_<secret>`: the first part finds its row, the whole is compared by its SHA-256 in constant time. The
+secret has 256 random bits, so a fast hash is enough (a slow one would let anybody burn CPU by sending keys). Only the hash
+is stored. `admin` includes every other scope.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal, get_args
+
+from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
+from fastapi.openapi.models import HTTPBase as HttpScheme
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
+from sqlalchemy import Column, Connection, ForeignKey, Index, String, Table, Text, UniqueConstraint, select
+
+from .database import Database, UtcDateTime, id_column, metadata
+from .identifiers import uuid7
+from .problems import Forbidden, Unauthenticated
+
+log = logging.getLogger(__name__)
+
+Scope = Literal["quotes:read", "quotes:write", "actuals:write", "accuracy:read", "calibrations:write", "plans:run", "admin"]
+SCOPES: tuple[str, ...] = get_args(Scope)
+
+DEFAULT_TEAM_ID = "00000000-0000-7000-8000-000000000000"
+DEFAULT_TEAM = "default"
+_TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,99}")
+
+teams = Table(
+    "teams",
+    metadata,
+    id_column(),
+    Column("name", String(100), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("name"),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    id_column(),
+    Column("team_id", String(36), ForeignKey("teams.id"), nullable=False),
+    Column("lookup", String(16), nullable=False),
+    Column("hash", String(64), nullable=False),  # SHA-256 of the whole key, in hex
+    Column("scopes", Text, nullable=False),  # separated by spaces
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("revoked_at", UtcDateTime),
+    UniqueConstraint("lookup"),
+    Index(None, "team_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a team, and what its key allows."""
+
+    team_id: str
+    team: str
+    scopes: frozenset[str]
+
+    def may(self, scope: str) -> bool:
+        """Whether the key has the scope."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+DEFAULT_CALLER = Caller(DEFAULT_TEAM_ID, DEFAULT_TEAM, frozenset(SCOPES))
+
+
+class _Bearer(SecurityBase):
+    """The scheme in the OpenAPI document; the check itself is in `_authorize`."""
+
+    def __init__(self) -> None:
+        self.scheme_name = "ApiKey"
+        self.model = HttpScheme(scheme="bearer", description="A key made by `python -m service keys create`.")
+
+    async def __call__(self, request: Request) -> str | None:
+        """The key that was sent, if any."""
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        return credentials.strip() if scheme.lower() == "bearer" and credentials.strip() else None
+
+
+_bearer = _Bearer()
+
+
+async def _authorize(request: Request, wanted: SecurityScopes, key: Annotated[str | None, Depends(_bearer)]) -> Caller:
+    """The caller, if its key has one of the wanted scopes (or any valid key where none is wanted)."""
+    if not request.app.state.settings.auth_required:
+        return DEFAULT_CALLER
+    challenge = {"WWW-Authenticate": "Bearer"}
+    if key is None:
+        raise Unauthenticated("Send `Authorization: Bearer <key>`", headers=challenge)
+    caller = await run_in_threadpool(_find, request.app.state.database, key)
+    if caller is None:
+        raise Unauthenticated("The key is not valid", headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    if wanted.scopes and not any(caller.may(scope) for scope in wanted.scopes):
+        raise Forbidden("The key needs the scope " + " or ".join(wanted.scopes))
+    return caller
+
+
+def allow(*scopes: Scope) -> Caller:
+    """An endpoint's parameter default: `caller: Caller = allow("quotes:read")`. Several scopes: any of them does."""
+    caller: Caller = Security(_authorize, scopes=list(scopes))
+    return caller
+
+
+def _find(database: Database, key: str) -> Caller | None:
+    with database.read() as connection:
+        return authenticate(connection, key)
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def authenticate(connection: Connection, key: str) -> Caller | None:
+    """The caller of a key, unless it is unknown or revoked."""
+    match = re.fullmatch(r"rq_([0-9a-f]{16})_.+", key)
+    row = None
+    if match:
+        row = connection.execute(
+            select(api_keys.c.hash, api_keys.c.scopes, api_keys.c.revoked_at, teams.c.id, teams.c.name)
+            .join(teams, teams.c.id == api_keys.c.team_id)
+            .where(api_keys.c.lookup == match[1])
+        ).one_or_none()
+    # Compared even when nothing was found, so that time does not tell which lookups exist.
+    same = hmac.compare_digest(_digest(key), row.hash if row else "0" * 64)
+    if row is None or not same or row.revoked_at is not None:
+        return None
+    return Caller(row.id, row.name, frozenset(row.scopes.split()))
+
+
+def ensure_team(connection: Connection, name: str, now: datetime) -> str:
+    """The id of the team of that name, made if there is none."""
+    if not _TEAM_NAME.fullmatch(name):
+        raise ValueError("a team's name has 1 to 100 letters, digits, spaces or . _ / -, and begins with a letter or digit")
+    found = connection.execute(select(teams.c.id).where(teams.c.name == name)).scalar_one_or_none()
+    if found is not None:
+        return str(found)
+    team_id = uuid7()
+    connection.execute(teams.insert().values(id=team_id, name=name, created_at=now))
+    return team_id
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as it is listed; the secret is not stored."""
+
+    id: str
+    team: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+def create_key(connection: Connection, team: str, scopes: Sequence[str], now: datetime) -> str:
+    """Make a key for a team; the answer is the only time it is seen."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        raise ValueError("scopes are " + ", ".join(SCOPES))
+    lookup = secrets.token_hex(8)
+    key = f"rq_{lookup}_{secrets.token_urlsafe(32)}"
+    connection.execute(
+        api_keys.insert().values(
+            id=uuid7(),
+            team_id=ensure_team(connection, team, now),
+            lookup=lookup,
+            hash=_digest(key),
+            scopes=" ".join(sorted(set(scopes))),
+            created_at=now,
+        )
+    )
+    return key
+
+
+def list_keys(connection: Connection, team: str | None = None) -> list[Key]:
+    """All keys, oldest first, or those of one team."""
+    query = select(api_keys.c.id, teams.c.name, api_keys.c.scopes, api_keys.c.created_at, api_keys.c.revoked_at).join(teams)
+    if team is not None:
+        query = query.where(teams.c.name == team)
+    return [Key(*row[:2], tuple(row[2].split()), *row[3:]) for row in connection.execute(query.order_by(api_keys.c.created_at, api_keys.c.id))]
+
+
+def revoke_key(connection: Connection, key_id: str, now: datetime) -> bool:
+    """Revoke a key by its id, or by the key itself; whether there was one to revoke."""
+    match = re.fullmatch(r"rq_([0-9a-f]{16})_.+", key_id)
+    where = api_keys.c.lookup == match[1] if match else api_keys.c.id == key_id
+    done = connection.execute(api_keys.update().where(where, api_keys.c.revoked_at.is_(None)).values(revoked_at=now))
+    return done.rowcount > 0
