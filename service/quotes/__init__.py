@@ -1,0 +1,1 @@
+"""Quotes: priced, stored, listed and revised."""
