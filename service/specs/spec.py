@@ -16,7 +16,6 @@ from .fields import (
     Devices,
     Dropout,
     Flag,
-    Fraction,
     Layers,
     Name,
     Part,
@@ -35,7 +34,7 @@ CANONICAL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 def _fault(kind: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, message)  # type: ignore[arg-type]
+    return PydanticCustomError(kind, message)
 
 
 def _form(value: Any) -> str:

@@ -1,0 +1,402 @@
+"""From a run spec to a ``Run``: every default filled in and stated, every contradiction named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.catalog import devices as device_catalog
+from service.estimation import run as r
+from service.estimation.architecture import Architecture
+from service.estimation.items import Warning
+
+from . import precision as widths
+from .errors import spec_error, suggestion
+from .resolve_data import resolve_data
+from .resolve_model import check_targets, resolve_model
+from .section import Section
+from .spec import DeviceOverrideSpec, HardwareSpec, MethodSpec, RunSpec
+
+# The sharding a stack uses unless told otherwise: FSDP shards fully (torchtitan and llm-foundry defaults); the others
+# replicate until a ZeRO stage or a distributed optimizer is asked for.
+_SHARDING: dict[str, r.Sharding] = {"fsdp_native": "zero3", "llm_foundry": "zero3"}
+_FIGURES = ("weight_bytes", "gradient_bytes", "master_weight_bytes", "optimizer_state_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A run, and the spec that describes it in full."""
+
+    run: r.Run
+    spec: dict[str, Any]  # as received, every default filled in; posted again it gives the same run
+    provenance: dict[str, str]  # JSON Pointer -> given | default | derived | catalog | preset | hf_config | parameter_count
+    warnings: tuple[Warning, ...]
+
+
+def resolve(spec: RunSpec) -> Resolved:
+    """Fill in every default of a checked spec."""
+    provenance: dict[str, str] = {}
+    warnings: list[Warning] = []
+    top = Section(spec, "", provenance)
+    for name in ("name", "project", "labels"):
+        top.take(name)
+    if spec.external_ref is not None:
+        Section(spec.external_ref, "/external_ref", provenance, top.out).take_all()
+
+    architecture = resolve_model(spec.model, top, provenance)
+    method = _method(spec.method, architecture, top, provenance, warnings)
+    sequence_length = top.take("sequence_length", architecture.image_positions, "derived")
+    data = resolve_data(spec.data, architecture, sequence_length, top, provenance, warnings)
+    decoder_length = None
+    if architecture.encoder_decoder:
+        decoder_length = top.take("decoder_sequence_length", sequence_length)
+    elif spec.decoder_sequence_length is not None:
+        top.take("decoder_sequence_length")
+        warnings.append(_no_effect("/decoder_sequence_length", "the model has no decoder of its own"))
+
+    software_section = Section(spec.software, "/software", provenance)
+    stack: r.Stack = software_section.take("stack", "hf_transformers")
+    hardware = _hardware(spec.hardware, provenance, warnings)
+    precision = Section(spec.precision, "/precision", provenance, top.out, "precision")
+    optimizer_section = Section(spec.optimizer, "/optimizer", provenance, top.out, "optimizer")
+    optimizer = r.Optimizer(
+        name=optimizer_section.take("name", "adamw"), implementation=optimizer_section.take("implementation", "foreach")
+    )
+    resolved_precision = _precision(precision, stack, optimizer.name, method, architecture, hardware, warnings)
+    checkpointing: r.Checkpointing = top.take("activation_checkpointing", "none")
+    attention: r.AttentionKernel = top.take("attention", "flash")
+    software = _software(software_section, stack, checkpointing, top, warnings)
+    layout = _layout(spec, stack, hardware, top, provenance, warnings)
+    batch = _batch(spec, layout, top, provenance, warnings)
+    if hardware is not None:
+        top.out["hardware"] = hardware[1]
+
+    run = r.Run(
+        architecture=architecture,
+        method=method,
+        data=data,
+        sequence_length=sequence_length,
+        decoder_sequence_length=decoder_length,
+        batch=batch,
+        precision=resolved_precision,
+        optimizer=optimizer,
+        activation_checkpointing=checkpointing,
+        attention=attention,
+        software=software,
+        layout=layout,
+        hardware=None if hardware is None else hardware[0],
+        efficiency=_efficiency(spec, top, provenance),
+        checkpointing=_checkpointing(spec, top, provenance),
+        data_pipeline=_data_pipeline(spec, top, provenance),
+        evaluation=_evaluation(spec, top, provenance),
+        reserves=_reserves(spec, top, provenance),
+        post_training=_post_training(spec, method, top, provenance),
+        rates=_rates(spec, top, provenance),
+        interval_coverage=top.take("interval_coverage", 0.8),
+    )
+    top.take("calibration", "latest")
+    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=tuple(warnings))
+
+
+def _no_effect(pointer: str, because: str) -> Warning:
+    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {because}", pointer=pointer)
+
+
+def _method(
+    spec: MethodSpec | None, architecture: Architecture, top: Section, provenance: dict[str, str], warnings: list[Warning]
+) -> r.Method:
+    section = Section(spec, "/method", provenance, top.out, "method")
+    kind: r.MethodKind = section.take("kind", "full")
+    objective: r.Objective = section.take("objective", "pretrain")
+    if kind == "frozen":
+        return r.Method(kind=kind, objective=objective, frozen=tuple(section.take("frozen")))
+    if kind == "full":
+        return r.Method(kind=kind, objective=objective)
+    part = Section(None if spec is None else spec.lora, "/method/lora", provenance, section.out, "lora")
+    rank: int = part.take("rank", 8)
+    alpha: float = part.take("alpha", rank)
+    targets = part.take("target_modules", "all-linear")
+    saved = part.take("modules_to_save", [])
+    check_targets(targets, architecture)
+    lora = r.Lora(
+        rank=rank,
+        alpha=alpha,
+        target_modules=targets if isinstance(targets, str) else tuple(targets),
+        dropout=part.take("dropout", 0.0),
+        adapter_bytes=part.take("adapter_bytes", 4),
+        input_grads=part.take("input_grads", False),
+        modules_to_save=tuple(saved),
+    )
+    if spec is not None and spec.lora is not None and spec.lora.alpha is not None:
+        warnings.append(_no_effect("/method/lora/alpha", "it scales the adapters' output and costs nothing"))
+    quantization = None
+    given = None if spec is None else spec.quantization
+    if kind == "qlora" or given is not None:
+        quant = Section(given, "/method/quantization", provenance, section.out, "quantization")
+        form = quant.take("format", "nf4")
+        if form in ("nf4", "fp4"):
+            quantization = r.Quantization(
+                format=form, block_size=quant.take("block_size", 64), double_quantization=quant.take("double_quantization", False)
+            )
+        else:
+            block = quant.take("block_size", 128) if form == "gptq_int4" else quant.take("block_size")
+            if form == "int8" and block is not None:
+                warnings.append(_no_effect("/method/quantization/block_size", "int8 keeps one scale a row"))
+            if quant.take("double_quantization", False):
+                warnings.append(_no_effect("/method/quantization/double_quantization", f"{form} has no second quantization"))
+            quantization = r.Quantization(format=form, block_size=block or 128)
+    return r.Method(kind=kind, objective=objective, lora=lora, quantization=quantization)
+
+
+def _hardware(
+    spec: HardwareSpec | None, provenance: dict[str, str], warnings: list[Warning]
+) -> tuple[r.Hardware, dict[str, Any]] | None:
+    if spec is None:
+        return None
+    section = Section(spec, "/hardware", provenance)
+    entry = device_catalog.find(spec.device)
+    if entry is None:
+        known = device_catalog.devices()
+        raise spec_error("/hardware/device", "is not a device of GET /v1/devices" + suggestion(spec.device, known))
+    section.take("device")
+    device = entry.device
+    count: int = section.take("device_count", 1)
+    per_node: int = section.take("devices_per_node", 8)
+    intra = section.take("intra_node_bytes_per_second", entry.intra_node_bytes_per_second, "catalog")
+    inter = section.take("inter_node_bytes_per_second", entry.inter_node_bytes_per_second, "catalog")
+    if spec.device_override is not None:
+        override = Section(spec.device_override, "/hardware/device_override", provenance, section.out, "device_override")
+        override.take_all()
+        device = _overridden(device, spec.device_override, warnings)
+    hardware = r.Hardware(
+        device=device, device_count=count, devices_per_node=per_node, intra_node_bytes_per_second=intra, inter_node_bytes_per_second=inter
+    )
+    return hardware, section.out
+
+
+def _overridden(device: r.Device, override: DeviceOverrideSpec, warnings: list[Warning]) -> r.Device:
+    changes: dict[str, Any] = {}
+    for name in ("memory_bytes", "hbm_bytes_per_second"):
+        if getattr(override, name) is not None:
+            changes[name] = getattr(override, name)
+    for kind in ("bf16", "fp16", "fp8", "fp32"):
+        given = getattr(override, f"peak_{kind}_dense_flops_per_second")
+        if given is None:
+            continue
+        changes[f"peak_{kind}_flops_per_second"] = given
+        dense = getattr(device, f"peak_{kind}_flops_per_second")
+        if dense is not None and 1.9 * dense <= given <= 2.1 * dense:
+            warnings.append(
+                Warning(
+                    code="sparse_peak",
+                    detail=f"{given:.4g} is twice the dense {kind} peak of {device.name} ({dense:.4g}): data sheets print the peak with "
+                    "structured sparsity, which training does not use",
+                    pointer=f"/hardware/device_override/peak_{kind}_dense_flops_per_second",
+                )
+            )
+    return replace(device, **changes)
+
+
+def _precision(
+    section: Section,
+    stack: r.Stack,
+    optimizer: str,
+    method: r.Method,
+    architecture: Architecture,
+    hardware: tuple[r.Hardware, dict[str, Any]] | None,
+    warnings: list[Warning],
+) -> r.Precision:
+    no_bf16 = hardware is not None and hardware[0].device.peak_bf16_flops_per_second is None
+    recipe: r.Recipe = section.take("recipe", "fp16_mixed" if no_bf16 else "bf16_mixed")
+    weights, gradients, master, state = widths.widths(recipe, stack)
+    if method.lora is not None:
+        # The frozen base has no gradients; where a stack keeps no master copy the trained part follows the adapters' own width.
+        weights = 4.0 if recipe == "fp32" else 2.0
+        if method.quantization is not None:
+            weights = widths.quantized_weight_bytes(method.quantization)
+        if master == 0:
+            gradients = state = method.lora.adapter_bytes
+    states, assumed = widths.optimizer_state_bytes(optimizer, state, architecture)
+    if assumed is not None and "bounded" in assumed and section.given("optimizer_state_bytes") is None:
+        warnings.append(Warning(code="optimizer_states_bounded", detail=assumed, pointer="/optimizer/name"))
+    defaults = dict(zip(_FIGURES, (weights, gradients, master, states), strict=True))
+    values = {name: float(section.take(name, value)) for name, value in defaults.items()}
+    overridden = frozenset(name for name, value in values.items() if value != defaults[name])
+    return r.Precision(recipe=recipe, overridden=overridden, **values)
+
+
+def _software(section: Section, stack: r.Stack, checkpointing: str, top: Section, warnings: list[Warning]) -> r.Software:
+    offload = section.take("cpu_offload", "none")
+    if section.given("cpu_offload") == ["none"]:
+        section.out["cpu_offload"] = "none"
+    software = r.Software(
+        stack=stack,
+        compile=section.take("compile", False),
+        fused_loss=section.take("fused_loss", False),
+        logits_dtype_bytes=section.take("logits_dtype_bytes"),
+        checkpoint_reentrant=section.take("checkpoint_reentrant", False),
+        cpu_offload=frozenset() if offload in ("none", ["none"]) else frozenset(offload),
+    )
+    if software.checkpoint_reentrant and checkpointing == "none":
+        warnings.append(_no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
+    top.out["software"] = section.out
+    return software
+
+
+def _layout(
+    spec: RunSpec,
+    stack: r.Stack,
+    hardware: tuple[r.Hardware, dict[str, Any]] | None,
+    top: Section,
+    provenance: dict[str, str],
+    warnings: list[Warning],
+) -> r.Layout:
+    section = Section(spec.parallelism, "/parallelism", provenance, top.out, "parallelism")
+    tensor: int = section.take("tensor", 1)
+    pipeline: int = section.take("pipeline", 1)
+    context: int = section.take("context", 1)
+    expert: int = section.take("expert", 1)
+    model_parallel = tensor * pipeline * context
+    devices = model_parallel if hardware is None else hardware[0].device_count
+    if devices % model_parallel:
+        raise spec_error("/parallelism", f"tensor x pipeline x context = {model_parallel} does not divide the {devices} devices")
+    data = devices // model_parallel
+    sequence_parallel: bool = section.take("sequence_parallel", False)
+    virtual: int = section.take("virtual_pipeline", 1)
+    sharding: r.Sharding = section.take("sharding", _SHARDING.get(stack, "none"))
+    group = section.given("shard_group_size")
+    if sharding == "hybrid":
+        per_node = 8 if hardware is None else hardware[0].devices_per_node
+        group = section.take("shard_group_size", min(data, per_node))
+    elif group is not None:
+        section.take("shard_group_size")
+        warnings.append(_no_effect("/parallelism/shard_group_size", "only hybrid sharding has groups"))
+        group = None
+    if virtual > 1 and pipeline == 1:
+        warnings.append(_no_effect("/parallelism/virtual_pipeline", "there is one pipeline stage"))
+    if sequence_parallel and tensor == 1:
+        warnings.append(_no_effect("/parallelism/sequence_parallel", "it divides activations over tensor-parallel ranks, and there is one"))
+    if expert > devices:
+        warnings.append(
+            Warning(
+                code="expert_parallel_exceeds_devices", detail=f"{expert} expert ranks on {devices} devices", pointer="/parallelism/expert"
+            )
+        )
+    return r.Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        expert=expert,
+        data=data,
+        virtual_pipeline=virtual,
+        sequence_parallel=sequence_parallel,
+        sharding=sharding,
+        shard_group_size=group,
+    )
+
+
+def _batch(spec: RunSpec, layout: r.Layout, top: Section, provenance: dict[str, str], warnings: list[Warning]) -> r.Batch:
+    """Sequences a step: global = micro x accumulation x data parallel; what is left out follows from the rest."""
+    section = Section(spec.batch, "/batch", provenance, top.out, "batch")
+    total = section.given("global_batch_size")
+    accumulation = section.given("gradient_accumulation_steps")
+    if total is None:
+        micro: int = section.take("micro_batch_size", 1)
+        accumulation = section.take("gradient_accumulation_steps", 1)
+        total = section.take("global_batch_size", micro * accumulation * layout.data, "derived")
+        return r.Batch(micro_batch_size=micro, gradient_accumulation_steps=accumulation, global_batch_size=total)
+    spread = 1 if accumulation is None else -(-total // (accumulation * layout.data))
+    micro = section.take("micro_batch_size", spread, "default" if accumulation is None else "derived")
+    needed = -(-total // (micro * layout.data))
+    accumulation = section.take("gradient_accumulation_steps", needed, "derived")
+    section.take("global_batch_size")
+    if accumulation != needed:
+        raise spec_error(
+            "/batch/global_batch_size",
+            f"contradicts micro_batch_size x gradient_accumulation_steps x {layout.data} data-parallel ranks "
+            f"= {micro * accumulation * layout.data}",
+        )
+    if total != micro * accumulation * layout.data:
+        warnings.append(
+            Warning(
+                code="uneven_batch",
+                detail=f"the global batch of {total} is not a multiple of {micro} x {layout.data} data-parallel ranks: the last "
+                "micro-batch of a step is not full",
+                pointer="/batch/global_batch_size",
+            )
+        )
+    return r.Batch(micro_batch_size=micro, gradient_accumulation_steps=accumulation, global_batch_size=total)
+
+
+def _efficiency(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Efficiency:
+    if spec.efficiency is None:
+        return r.Efficiency()
+    section = Section(spec.efficiency, "/efficiency", provenance, top.out, "efficiency")
+    values = {name: section.take(name) for name in ("mfu", "hfu", "step_seconds", "input_tokens_per_second")}
+    convention = section.take("mfu_convention", "6nd")
+    return r.Efficiency(mfu_convention=convention, **values)
+
+
+def _checkpointing(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.CheckpointPolicy:
+    section = Section(spec.checkpointing, "/checkpointing", provenance, top.out, "checkpointing")
+    return r.CheckpointPolicy(
+        interval_steps=section.take("interval_steps"),
+        interval_seconds=section.take("interval_seconds"),
+        contents=section.take("contents", "full"),
+        retain_last=section.take("retain_last"),
+        weights_interval_steps=section.take("weights_interval_steps"),
+        asynchronous=section.take("asynchronous", False),
+        storage_bytes_per_second=section.take("storage_bytes_per_second"),
+        load_seconds=section.take("load_seconds"),
+    )
+
+
+def _data_pipeline(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.DataPipeline:
+    section = Section(spec.data_pipeline, "/data_pipeline", provenance, top.out, "data_pipeline")
+    return r.DataPipeline(
+        raw_bytes=section.take("raw_bytes"),
+        processed_bytes=section.take("processed_bytes"),
+        token_bytes=section.take("token_bytes", 4),
+        cache_copies=section.take("cache_copies", 1),
+        input_tokens_per_second=section.take("input_tokens_per_second"),
+    )
+
+
+def _evaluation(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Evaluation:
+    if spec.evaluation is None:
+        return r.Evaluation()
+    section = Section(spec.evaluation, "/evaluation", provenance, top.out, "evaluation")
+    suites = section.items("suites", {"tokens": 0, "generated_tokens": 0})
+    return r.Evaluation(
+        interval_steps=section.take("interval_steps"),
+        tokens_per_evaluation=section.take("tokens_per_evaluation"),
+        suites=tuple(r.EvaluationSuite(**suite) for suite in suites),
+        device_hours=section.take("device_hours"),
+    )
+
+
+def _reserves(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Reserves:
+    if spec.reserves is None:
+        return r.Reserves()
+    section = Section(spec.reserves, "/reserves", provenance, top.out, "reserves")
+    names = ("rerun_fraction", "ablation_fraction", "interruptions_per_device_hour", "restart_seconds")
+    values = {name: section.take(name) for name in names}
+    return r.Reserves(ablation_runs=tuple(r.AblationRun(**run) for run in section.items("ablation_runs", {})), **values)
+
+
+def _post_training(spec: RunSpec, method: r.Method, top: Section, provenance: dict[str, str]) -> r.PostTraining:
+    if spec.post_training is None and method.objective in ("pretrain", "sft"):
+        return r.PostTraining()
+    section = Section(spec.post_training, "/post_training", provenance, top.out, "post_training")
+    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1, "reference": "model"}
+    names = r.PostTraining.__dataclass_fields__
+    return r.PostTraining(**{name: section.take(name, defaults.get(name)) for name in names})
+
+
+def _rates(spec: RunSpec, top: Section, provenance: dict[str, str]) -> tuple[r.Rate, ...]:
+    if not spec.rates:
+        return ()
+    rates = [rate.model_dump(exclude_none=True) for rate in spec.rates]
+    top.out["rates"] = rates
+    provenance["/rates"] = "given"
+    return tuple(r.Rate(**rate) for rate in rates)

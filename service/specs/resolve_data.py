@@ -1,0 +1,95 @@
+"""The data of a spec: tokens, or a histogram of sample lengths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from service.estimation import run as r
+from service.estimation.architecture import Architecture
+from service.estimation.items import Warning
+
+from .errors import spec_error
+from .section import Section
+from .spec import DataSpec
+
+
+def resolve_data(
+    spec: DataSpec,
+    architecture: Architecture,
+    sequence_length: int | None,
+    top: Section,
+    provenance: dict[str, str],
+    warnings: list[Warning],
+) -> r.Data:
+    """The core's data; the form it was given in is echoed."""
+    section = Section(spec, "/data", provenance, top.out, "data")
+    for name in ("total_tokens", "samples", "prompt_tokens"):
+        section.take(name)
+    histogram = None
+    if spec.total_tokens is None:
+        histogram = _histogram(spec, architecture, section)
+    epochs: float = section.take("epochs", 1)
+    packing = section.take("packing", "packed" if histogram is None else "none")
+    cross: bool = section.take("cross_sample_attention", False)
+    truncation: bool = section.take("truncation", True)
+    if spec.cross_sample_attention is not None and packing != "packed":
+        warnings.append(_no_effect("/data/cross_sample_attention", "samples are not packed into one sequence"))
+    if histogram is None and packing != "packed":
+        warnings.append(_no_effect("/data/packing", "total_tokens gives no sample lengths, so that there is nothing to pad"))
+    if histogram is None and spec.truncation is not None:
+        warnings.append(_no_effect("/data/truncation", "total_tokens gives no sample lengths, so that nothing is cut"))
+    datasets = section.items("datasets", {})
+    unique = spec.unique_tokens
+    if unique is None and histogram is None:
+        unique = _unique(datasets, spec.total_tokens or 0)
+    if unique is not None:
+        section.take("unique_tokens", unique, "derived")
+    return r.Data(
+        total_tokens=spec.total_tokens,
+        histogram=histogram,
+        epochs=epochs,
+        packing=packing,
+        cross_sample_attention=cross,
+        truncation=truncation,
+        unique_tokens=unique,
+        dataset_versions=tuple(f"{d['name']}@{d['version']}" if "version" in d else d["name"] for d in datasets),
+    )
+
+
+def _no_effect(pointer: str, because: str) -> Warning:
+    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {because}", pointer=pointer)
+
+
+def _histogram(spec: DataSpec, architecture: Architecture, section: Section) -> tuple[tuple[int, int, int], ...]:
+    """(prompt tokens, target tokens, samples), sorted, each pair once."""
+    counts: Counter[tuple[int, int]] = Counter()
+    prompts, targets = spec.prompt_tokens, spec.target_tokens
+    if spec.lengths is not None:
+        section.out["lengths"] = {"histogram": [list(row) for row in spec.lengths.histogram]}
+        for prompt, target, samples in spec.lengths.histogram:
+            counts[prompt, target] += samples
+    elif prompts is None and targets is None:
+        # Images: every sample has the positions that the config gives.
+        if architecture.image_positions is None:
+            raise spec_error("/data/prompt_tokens", "the lengths of the samples are needed (prompt_tokens, target_tokens or lengths)")
+        counts[architecture.image_positions, 0] = spec.samples or 0
+    elif isinstance(prompts, list) or isinstance(targets, list):
+        length = len(prompts) if isinstance(prompts, list) else len(targets)  # type: ignore[arg-type]
+        column = prompts if isinstance(prompts, list) else [section.take("prompt_tokens", 0)] * length
+        other = section.take("target_tokens", 0)
+        counts.update(zip(column, other if isinstance(other, list) else [other] * length, strict=True))
+    else:
+        counts[section.take("prompt_tokens", 0), section.take("target_tokens", 0)] = spec.samples or 0
+    return tuple((prompt, target, samples) for (prompt, target), samples in sorted(counts.items()))
+
+
+def _unique(datasets: list[dict[str, Any]], total: int) -> int | None:
+    """Distinct tokens that a weighted mixture of data sets gives within ``total`` tokens; None where a size is missing."""
+    if not datasets or any("tokens" not in d for d in datasets):
+        return None
+    weights = [d.get("weight", d["tokens"]) for d in datasets]
+    whole = sum(weights)
+    if whole <= 0:
+        return None
+    return sum(min(int(d["tokens"]), round(total * weight / whole)) for d, weight in zip(datasets, weights, strict=True))
