@@ -1,0 +1,136 @@
+"""Attempts and their measured values, as plain data that readers produce and rules and comparison consume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+Outcome = Literal["completed", "failed", "cancelled", "preempted", "timeout"]
+Phase = Literal["startup", "training", "evaluation", "checkpointing", "data", "restarts"]
+Scope = Literal["rank0", "max", "sum"]
+Exclusion = Literal["warmup", "first_step", "compile"]
+AllocationBasis = Literal["allocated", "utilized"]
+
+OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "cancelled", "preempted", "timeout")
+PHASES: tuple[Phase, ...] = ("startup", "training", "evaluation", "checkpointing", "data", "restarts")
+
+# What may be said of a measurement. The first two are the caller's to say; the others are added where they are seen.
+FLAGS: Mapping[str, str] = {
+    "shared_device": "other jobs used the same devices while this was measured",
+    "host_timed": "timed on the host without waiting for the device",
+    "first_step_included": "the first step, which allocates, compiles and warms up, is part of the average",
+    "includes_overheads": "evaluation, saving or other pauses are part of the time",
+    "sampled": "sampled at intervals: a peak between two samples is missed",
+    "window_only": "covers a recorded window only",
+    "padding_unknown": "the tool does not say whether padding is counted",
+    "device_count_from_quote": "the document does not say how many devices; the quote's number was used",
+    "elapsed_differs_from_window": "elapsed and end minus start differ (suspension): elapsed is used",
+    "over_time_limit": "ran much longer than its time limit",
+    "earlier_attempts_missing": "the job was restarted, and the document lacks its earlier attempts",
+    "retries_not_counted": "failed tries of the job are not in the document",
+    "outcome_inferred": "the document does not state how the attempt ended",
+    "device_count_differs": "ran on another number of devices than quoted",
+    "below_lower_bound": "faster than the quote's lower bound at the device's peak",
+    "above_device_memory": "slightly above what the device's driver reports",
+    "above_peak": "above the device's dense peak",
+    "far_from_estimate": "more than 30 times off the estimate: a unit or the wrong run is likelier than an error of the estimate",
+    "longer_than_window": "longer than the attempt's end minus start",
+    "allocated_above_reserved": "allocated memory above reserved memory of the same attempt",
+    "spec_drift": "steps, tokens or devices differ from what was quoted",
+}
+GIVEN_FLAGS: tuple[str, ...] = ("shared_device", "host_timed")
+
+GIB = 2**30
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One measured value in the unit of its contract code."""
+
+    code: str
+    value: float
+    method: str
+    scope: Scope | None = None  # over ranks
+    excludes: tuple[Exclusion, ...] = ()
+    basis: AllocationBasis | None = None
+    corrects: str | None = None  # id of the measurement that this one replaces
+    flags: tuple[str, ...] = ()
+    repeats: int | None = None  # how many readings the value stands for
+    spread: float | None = None  # (largest - smallest) / median of those readings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of a run: how it ended, what it covers, and what was measured.
+
+    ``attempt`` is None where the document cannot number it. ``covers`` is None where nothing says what is covered.
+    ``steps_completed`` is the optimizer step that was reached. Times are UTC.
+    """
+
+    source: str
+    outcome: Outcome
+    attempt: int | None = None
+    covers: tuple[Phase, ...] | None = None
+    steps_completed: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    device_count: int | None = None
+    job_id: str | None = None
+    values: tuple[Value, ...] = ()
+    job_names: tuple[str, ...] = ()  # other names of the same job: array notation, with its cluster
+    quote_ids: tuple[str, ...] = ()  # quotes the job itself names (a comment "quote:ID")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """A part of a document that was not taken as a measurement, and why."""
+
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a reader found in one document."""
+
+    attempts: tuple[Attempt, ...]
+    ignored: tuple[Ignored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the caller or the quote says beside the document; a reader never asks anything else."""
+
+    device_count: int | None = None  # the caller's word
+    quoted_device_count: int | None = None  # the quote's: used with a flag
+    outcome: Outcome | None = None
+    query: str | None = None  # the query a metrics server answered
+
+
+class Unreadable(ValueError):
+    """A document that is not what its format says; ``pointer`` is relative to the document."""
+
+    def __init__(self, detail: str, pointer: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.pointer = pointer
+
+
+@dataclass(slots=True)
+class Collector:
+    """Values and ignored parts gathered while one attempt is read."""
+
+    values: list[Value] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+
+    def ignore(self, pointer: str, detail: str) -> None:
+        """Note a part that is not a measurement."""
+        self.ignored.append(Ignored(pointer=pointer, detail=detail))
+
+
+def utc(value: datetime) -> datetime:
+    """The instant in UTC; a time without a zone is taken as UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

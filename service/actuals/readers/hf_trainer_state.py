@@ -1,0 +1,48 @@
+"""``trainer_state.json`` of the Hugging Face Trainer: its log rows carry no times, the last one of a finished run does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..measurement import Attempt, Collector, Hints, Reading, Unreadable
+from .base import as_object, count, number
+from .hf import tokens, training_values
+
+
+def read(document: Any, hints: Hints) -> Reading:
+    """One attempt, complete where the state reached its last step."""
+    state = as_object(document, "trainer_state.json")
+    history = state.get("log_history")
+    if not isinstance(history, list):
+        raise Unreadable("trainer_state.json has a list `log_history`", "/log_history")
+    rows = [row for row in history if isinstance(row, dict)]
+    into = Collector()
+    summaries = [row for row in rows if number(row.get("train_runtime"))]
+    if summaries:
+        training_values(summaries[-1], into, evaluation_seconds=_evaluation_seconds(rows, summaries))
+    else:
+        into.ignore("/log_history", "no train_runtime: a checkpoint of an unfinished run has no times")
+    if not any(value.code == "tokens.tensor_positions" for value in into.values):
+        tokens(state.get("num_input_tokens_seen"), "/num_input_tokens_seen", into)
+    if "total_flos" in state:
+        into.ignore("/total_flos", "a formula (6 x parameters x positions, also for LoRA) or 0: not a measurement of FLOPs")
+    if not into.values:
+        raise Unreadable("no train_runtime in the log history: send the state of the finished run", "/log_history")
+    reached, planned = count(state.get("global_step")), count(state.get("max_steps"))
+    finished = bool(summaries) and (planned is None or (reached or 0) >= planned)
+    attempt = Attempt(
+        source="hf_trainer",
+        outcome=hints.outcome or ("completed" if finished or summaries else "failed"),
+        covers=("training", "evaluation", "checkpointing"),
+        steps_completed=reached,
+        device_count=hints.device_count,
+        values=tuple(into.values),
+    )
+    return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
+
+
+def _evaluation_seconds(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> float:
+    """Seconds of the evaluations inside the last session's ``train()``: those logged before its closing row."""
+    last = rows.index(summaries[-1])
+    before = max((rows.index(row) for row in summaries[:-1]), default=-1)
+    return sum(number(row.get("eval_runtime")) or 0.0 for row in rows[before + 1 : last])

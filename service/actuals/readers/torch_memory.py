@@ -1,0 +1,111 @@
+"""PyTorch's allocator: ``memory_stats()``, ``memory_summary()``, two bare peaks, or a memory snapshot; a list is one a rank.
+
+Allocated, reserved and what the driver reports are three quantities and get three codes; keys as documented at
+https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_stats.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..measurement import GIB, MIB, Attempt, Collector, Hints, Reading, Scope, Unreadable, Value
+from .base import as_json, dig, number, refuse_pointer
+
+_ALLOCATED, _RESERVED = "memory.peak_allocated", "memory.peak_reserved"
+_METHODS = {_ALLOCATED: "torch.cuda.max_memory_allocated", _RESERVED: "torch.cuda.max_memory_reserved"}
+_KEYS: Mapping[str, str] = {
+    "allocated_bytes.all.peak": _ALLOCATED,
+    "max_memory_allocated": _ALLOCATED,
+    "max_memory_allocated_bytes": _ALLOCATED,
+    "reserved_bytes.all.peak": _RESERVED,
+    "max_memory_reserved": _RESERVED,
+    "max_memory_reserved_bytes": _RESERVED,
+    "max_memory_cached": _RESERVED,  # its name before PyTorch 1.4
+}
+_UNITS = {"B": 1, "KB": 2**10, "KiB": 2**10, "MB": MIB, "MiB": MIB, "GB": GIB, "GiB": GIB, "TiB": 2**40}
+_ROW = re.compile(r"\|\s*(Allocated memory|GPU reserved memory)\s*\|\s*[\d.]+\s*\w+\s*\|\s*([\d.]+)\s*(\w+)\s*\|")
+
+
+def read(document: Any, hints: Hints) -> Reading:
+    """One attempt with the largest peak over the ranks given."""
+    into = Collector()
+    if isinstance(document, str) and not document.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+        refuse_pointer(document)
+        ranks = _summaries(document)
+    else:
+        parsed = as_json(document)
+        ranks = [_rank(entry, into) for entry in (parsed if isinstance(parsed, list) else [parsed])]
+    peaks = {code: [rank[code] for rank in ranks if code in rank] for code in _METHODS}
+    if not any(peaks.values()):
+        raise Unreadable("no peak in it: send memory_stats(), memory_summary() or a snapshot with its trace")
+    scope: Scope = "max" if len(ranks) > 1 else "rank0"
+    traced = any("trace" in rank for rank in ranks)
+    values = tuple(
+        Value(
+            code=code,
+            value=max(found),
+            method="memory snapshot, trace replayed" if traced else _METHODS[code],
+            scope=scope,
+            flags=("window_only",) if traced else (),
+        )
+        for code, found in peaks.items()
+        if found
+    )
+    attempt = Attempt(
+        source="torch", outcome=hints.outcome or "completed", covers=("training",), device_count=hints.device_count, values=values
+    )
+    return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
+
+
+def _summaries(text: str) -> list[dict[str, float]]:
+    """One dictionary a printed table."""
+    ranks: list[dict[str, float]] = []
+    for name, value, unit in _ROW.findall(text):
+        code = _ALLOCATED if name.startswith("Allocated") else _RESERVED
+        if unit not in _UNITS:
+            raise Unreadable("a unit in the table is not one of PyTorch's")
+        if code == _ALLOCATED or not ranks:
+            ranks.append({})
+        ranks[-1][code] = float(value) * _UNITS[unit]
+    return ranks
+
+
+def _rank(entry: Any, into: Collector) -> dict[str, float]:
+    if not isinstance(entry, dict):
+        raise Unreadable("a rank's statistics are a JSON object")
+    if "segments" in entry:
+        return _snapshot(entry)
+    found: dict[str, float] = {}
+    for key, code in _KEYS.items():
+        value = number(entry.get(key))
+        if value is None and "." in key:
+            value = number(dig(entry, *key.split(".")))  # memory_stats_as_nested_dict
+        if value is not None:
+            found[code] = max(value, found.get(code, 0.0))
+    if number(entry.get("num_ooms")):
+        into.ignore("/num_ooms", "the allocator ran out of memory and went on, or this rank failed: set `outcome`")
+    return found
+
+
+def _snapshot(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The peak over the recorded trace, replayed backwards from the state at the dump; without a trace there is no peak."""
+    segments = entry.get("segments")
+    traces = entry.get("device_traces")
+    if not isinstance(segments, list) or not isinstance(traces, list) or not any(traces):
+        raise Unreadable("a snapshot without a trace holds the state at its dump, not the peak", "/device_traces")
+    found: dict[str, float] = {"trace": 1}
+    for device, trace in enumerate(traces):
+        mine = [s for s in segments if isinstance(s, dict) and s.get("device", 0) == device]
+        allocated = sum(number(s.get("allocated_size")) or 0 for s in mine)
+        reserved = sum(number(s.get("total_size")) or 0 for s in mine)
+        peaks = [allocated, reserved]
+        for event in reversed(trace if isinstance(trace, list) else []):
+            action, size = event.get("action"), number(event.get("size")) or 0
+            allocated += {"alloc": -size, "free_completed": size}.get(action, 0)
+            reserved += {"segment_alloc": -size, "segment_free": size, "segment_map": -size, "segment_unmap": size}.get(action, 0)
+            peaks = [max(peaks[0], allocated), max(peaks[1], reserved)]
+        found[_ALLOCATED] = max(found.get(_ALLOCATED, 0.0), peaks[0])
+        found[_RESERVED] = max(found.get(_RESERVED, 0.0), peaks[1])
+    return found
