@@ -1,0 +1,1 @@
+"""How far quotes were from what was measured, and what the next quote learns from it."""

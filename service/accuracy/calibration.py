@@ -1,0 +1,397 @@
+"""What own measurements say about the next estimate: factors by partial pooling, with intervals; pure, closed form.
+
+A driver's log ratio e = ln(measured / estimated before any correction) is modelled as a tree of cells, each the child of
+a wider one: the whole service, a device with a stack, a team on a cluster there, a method and model family of theirs. A
+cell's level is its parent's plus a deviation of variance tau^2, a run's e is its narrowest cell's level plus noise of
+variance sigma^2, both normal. Then the posterior mean of a cell is w * (its own mean) + (1 - w) * (its parent's), with
+w = tau^2 / (tau^2 + the variance of the own mean); going up the tree and down again gives every cell at once, and a cell
+without data is its parent (partial pooling; Gelman and Hill, 2007, chapter 12; variances by moments, held by a prior).
+
+- Robust: means are Huber's (P. J. Huber, 1964), values far outside are left out, variances come from medians.
+- Forgetting: a run's weight halves with every ``half_life_runs`` newer runs of its cell, and what came before a detected
+  change in bias is left out.
+- Intervals: every run is predicted from the runs before it in its cell; the errors in units of the predicted deviation
+  are the scores of ``conformal``, taken from the narrowest cell that has enough of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+from . import conformal, drift
+
+HALF_LIFE_RUNS = 30.0
+MEMORY_RUNS = 200  # runs of a cell that are looked at: at the default half-life the oldest weighs 1 %
+SCORES_KEPT = 200
+SCORES_ENOUGH = 20  # below it the wider cell's scores speak: nine runs are enough for a bound, not for a good one
+HUBER = 1.345  # 95 % efficient where errors are normal
+OUTLIER = 5.0  # deviations beyond which a run says nothing about the cell
+GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """What is assumed of a driver before it has data: deviations of e within a cell and between cells, level by level.
+
+    The values come from the public runs (weighted 80 % of |ln error|: times or divided by 1.33 for stacks that were seen,
+    1.59 for those that were not, which gives 0.22 and 0.36; memory 7 % and 14 %), spread over the levels.
+    """
+
+    within: float
+    between: tuple[float, ...]  # from the widest cell (about the estimate itself) to the narrowest
+    weight: float = 4.0  # runs, or cells, that the prior counts for
+
+
+TIME = Prior(within=0.20, between=(0.20, 0.22, 0.15, 0.10))
+MEMORY = Prior(within=0.06, between=(0.06, 0.09, 0.06, 0.05))
+STORAGE = Prior(within=0.02, between=(0.03, 0.03, 0.02, 0.02))
+
+
+def prior(code: str) -> Prior:
+    """The prior of a driver."""
+    return MEMORY if code.startswith("memory.") else STORAGE if code.startswith("storage.") else TIME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One run's error in one driver. Observations are given in the order in which the runs ended."""
+
+    path: tuple[str, ...]  # its cells from wide to narrow; the global one is not named
+    log_ratio: float  # ln(measured / estimated before any correction)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is known of one cell of a driver."""
+
+    parent: str | None
+    depth: int  # 0: global
+    n: int  # runs the cell rests on
+    mean: float  # posterior mean of e
+    variance: float  # posterior variance of the mean
+    noise: float  # deviation of a run about the mean
+    scores: tuple[float, ...] = ()  # past errors in units of the predicted deviation, oldest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The correction of a run of which the cells are known."""
+
+    cell: str
+    n: int
+    factor: float
+    deviation: float  # of ln(measured) about the corrected estimate
+    scores: tuple[float, ...]
+
+    def interval(self, coverage: float) -> tuple[float, float]:
+        """Multiples of the corrected value between which the measurement lies with this probability."""
+        low, high = score_bounds(self.scores, coverage)
+        return math.exp(max(-50.0, self.deviation * low)), math.exp(min(50.0, self.deviation * high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A driver's calibration."""
+
+    code: str
+    between: tuple[float, ...]  # deviations of cells about their parents, by level
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+
+    def predict(self, path: Sequence[str]) -> Prediction | None:
+        """The correction from the narrowest cell of the path that has data; None without any data."""
+        if GLOBAL not in self.cells:
+            return None
+        chain = [GLOBAL]
+        for name in path:
+            if name not in self.cells:
+                break
+            chain.append(name)
+        cell = self.cells[chain[-1]]
+        missing = self.between[cell.depth + 1 :]
+        variance = cell.variance + sum(step * step for step in missing) + cell.noise * cell.noise
+        scores: tuple[float, ...] = ()
+        for name in reversed(chain):
+            scores = self.cells[name].scores
+            if len(scores) >= SCORES_ENOUGH:
+                break
+        return Prediction(cell=chain[-1], n=cell.n, factor=math.exp(cell.mean), deviation=math.sqrt(variance), scores=scores)
+
+
+def score_bounds(scores: Sequence[float], coverage: float) -> tuple[float, float]:
+    """The interval of the next score: adaptive conformal; while there are too few, the normal one with heavier tails."""
+    adaptive = conformal.AdaptiveInterval(coverage)
+    for score in scores:
+        adaptive.update(score)
+    if len(scores) >= SCORES_ENOUGH and adaptive.ready:
+        return adaptive.bounds()
+    # Student's quantile by Cornish-Fisher with the prior's weight as degrees of freedom: the deviation itself is a guess.
+    freedom = 4 + len(scores)
+    normal = NormalDist().inv_cdf((1 + coverage) / 2)
+    tail = normal + (normal**3 + normal) / (4 * freedom) + (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
+    return -tail, tail
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """A narrowest cell while it is fitted."""
+
+    path: tuple[str, ...]
+    values: list[float]  # in order
+    places: list[int]  # of the values among all observations
+    recent: list[float] = field(default_factory=list)  # since the last change in bias
+    weights: list[float] = field(default_factory=list)
+    noise: float = 0.0
+    mean: float = 0.0
+    effective: float = 0.0  # runs that the weighted mean is worth
+
+
+def fit(code: str, observations: Iterable[Observation], *, half_life_runs: float = HALF_LIFE_RUNS, with_scores: bool = True) -> Fit:
+    """Fit a driver's cells to what was measured."""
+    assumed = prior(code)
+    grouped: dict[tuple[str, ...], tuple[list[float], list[int]]] = {}
+    for place, observation in enumerate(observations):
+        if len(observation.path) != len(assumed.between) - 1:
+            raise ValueError(f"a path has {len(assumed.between) - 1} cells, not {len(observation.path)}")
+        values, places = grouped.setdefault(observation.path, ([], []))
+        values.append(observation.log_ratio)
+        places.append(place)
+    leaves = [_Leaf(path, values[-MEMORY_RUNS:], places[-MEMORY_RUNS:]) for path, (values, places) in grouped.items()]
+    if not leaves:
+        return Fit(code=code, between=assumed.between)
+    decay = 0.5 ** (1 / half_life_runs)
+    for leaf in leaves:
+        change = drift.last_change(leaf.values)
+        leaf.recent = leaf.values[change.since :] if change else leaf.values
+        leaf.weights = [decay ** (len(leaf.recent) - 1 - index) for index in range(len(leaf.recent))]
+    _noises(leaves, assumed)
+    for leaf in leaves:
+        leaf.mean, leaf.effective = robust_mean(leaf.recent, leaf.weights, leaf.noise)
+    tree = _Tree(leaves, assumed)
+    scores = _scores(leaves, tree, decay) if with_scores else {}
+    return Fit(code=code, between=tree.between, cells=tree.cells(scores))
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The value that has half of the weight on either side (the middle of two where it falls between them)."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    half = math.fsum(weights) / 2
+    cumulative = 0.0
+    for place, index in enumerate(order):
+        cumulative += weights[index]
+        if cumulative > half * (1 + 1e-12):
+            return values[index]
+        if cumulative >= half * (1 - 1e-12) and place + 1 < len(order):
+            return (values[index] + values[order[place + 1]]) / 2
+    return values[order[-1]]
+
+
+def robust_mean(values: Sequence[float], weights: Sequence[float], deviation: float) -> tuple[float, float]:
+    """Huber's mean in one step from the median, and how many equal runs it is worth (Kish).
+
+    Beyond ``OUTLIER`` deviations a run has no say, if there are at least three to tell which one is out.
+    """
+    centre = weighted_median(values, weights)
+    trusted = []
+    for value, weight in zip(values, weights, strict=True):
+        distance = abs(value - centre) / deviation
+        far = distance > OUTLIER and len(values) >= 3
+        trusted.append(0.0 if far else weight * min(1.0, HUBER / distance) if distance > 0 else weight)
+    total = math.fsum(trusted)
+    if total <= 0:
+        return centre, 1.0
+    mean = math.fsum(weight * value for weight, value in zip(trusted, values, strict=True)) / total
+    return mean, total * total / math.fsum(weight * weight for weight in trusted)
+
+
+def _median_deviation(values: Sequence[float]) -> float:
+    """The standard deviation by the median absolute residual (1.4826 for normal errors)."""
+    return 1.482602218505602 * weighted_median([abs(value) for value in values], [1.0] * len(values))
+
+
+def _noises(leaves: Sequence[_Leaf], assumed: Prior) -> None:
+    """Each leaf's noise: its own deviation, held by that of all leaves, held by the prior."""
+    residuals: dict[int, list[float]] = {}
+    for index, leaf in enumerate(leaves):
+        n = len(leaf.recent)
+        if n >= 2:
+            centre = weighted_median(leaf.recent, [1.0] * n)
+            residuals[index] = [(value - centre) * math.sqrt(n / (n - 1)) for value in leaf.recent]
+    freedom = sum(len(values) - 1 for values in residuals.values())
+    pooled = assumed.within**2
+    if freedom:
+        own = _median_deviation([value for values in residuals.values() for value in values]) ** 2
+        pooled = (assumed.weight * pooled + freedom * own) / (assumed.weight + freedom)
+    for index, leaf in enumerate(leaves):
+        variance = pooled
+        if index in residuals:
+            own = _median_deviation(residuals[index]) ** 2
+            n = len(leaf.recent) - 1
+            variance = (2 * assumed.weight * pooled + n * own) / (2 * assumed.weight + n)
+        leaf.noise = max(math.sqrt(variance), drift.FLOOR)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A cell of the tree: what its own data say (mean, variance), before and after its parent is heard."""
+
+    path: tuple[str, ...]
+    depth: int
+    children: list[_Node] = field(default_factory=list)
+    n: int = 0
+    noise: float = 0.0  # pooled over its runs
+    mean: float = 0.0  # of the data below it
+    variance: float = math.inf
+    precision: float = 0.0  # sum over children of 1 / (variance + tau^2), and of mean times that
+    moment: float = 0.0
+    posterior: float = 0.0
+    posterior_variance: float = 0.0
+
+
+class _Tree:
+    """The cells above the leaves, and the variances between them."""
+
+    def __init__(self, leaves: Sequence[_Leaf], assumed: Prior) -> None:
+        self._nodes: dict[tuple[str, ...], _Node] = {(): _Node((), 0)}
+        depth = len(assumed.between) - 1
+        for leaf in leaves:
+            node = self._node(leaf.path)
+            node.n, node.noise = len(leaf.recent), leaf.noise
+            node.mean, node.variance = leaf.mean, leaf.noise**2 / leaf.effective
+        between = list(assumed.between)
+        levels: list[list[_Node]] = [[] for _ in range(depth + 1)]
+        for node in self._nodes.values():
+            levels[node.depth].append(node)
+        for level in range(depth, 0, -1):
+            between[level] = _between(levels[level - 1], assumed.between[level], assumed.weight)
+            for parent in levels[level - 1]:
+                _absorb(parent, between[level])
+        self.between = tuple(between)
+        for level in range(depth + 1):
+            for node in levels[level]:
+                above = (0.0, 0.0) if level == 0 else self._posterior(node.path[:-1])
+                node.posterior, node.posterior_variance = _shrink(node.mean, node.variance, between[level], *above)
+
+    def _node(self, path: tuple[str, ...]) -> _Node:
+        node = self._nodes.get(path)
+        if node is None:
+            node = self._nodes[path] = _Node(path, len(path))
+            self._node(path[:-1]).children.append(node)
+        return node
+
+    def _posterior(self, path: tuple[str, ...]) -> tuple[float, float]:
+        node = self._nodes[path]
+        return node.posterior, node.posterior_variance
+
+    def without(self, path: tuple[str, ...]) -> tuple[float, float]:
+        """Mean and variance of a leaf's parent had the leaf never been seen."""
+        # The leaf's message is taken out of its parent, the change out of the grandparent, and so on up.
+        child: tuple[float, float] | None = None
+        stripped: list[tuple[float, float]] = []
+        below = self._nodes[path]
+        for depth in range(len(path) - 1, -1, -1):
+            node = self._nodes[path[:depth]]
+            tau = self.between[depth + 1] ** 2
+            weight = 1 / (below.variance + tau)
+            precision, moment = node.precision - weight, node.moment - weight * below.mean
+            if child is not None:
+                precision += 1 / (child[1] + tau)
+                moment += child[0] / (child[1] + tau)
+            # A rounding residue is no information.
+            child = (moment / precision, 1 / precision) if precision > 1e-9 * node.precision else None
+            stripped.append(child if child is not None else (0.0, math.inf))
+            below = node
+        mean, variance = 0.0, 0.0
+        for depth, (own, own_variance) in enumerate(reversed(stripped)):
+            mean, variance = _shrink(own, own_variance, self.between[depth], mean, variance)
+        return mean, variance
+
+    def cells(self, scores: Mapping[tuple[str, ...], Sequence[float]]) -> dict[str, Cell]:
+        """Every cell by name."""
+        return {
+            _name(path): Cell(
+                parent=_name(path[:-1]) if path else None,
+                depth=node.depth,
+                n=node.n,
+                mean=node.posterior,
+                variance=node.posterior_variance,
+                noise=node.noise,
+                scores=tuple(scores.get(path, ())),
+            )
+            for path, node in self._nodes.items()
+        }
+
+
+def _name(path: tuple[str, ...]) -> str:
+    return path[-1] if path else GLOBAL
+
+
+def _between(parents: Sequence[_Node], assumed: float, weight: float) -> float:
+    """Deviation of cells about their parents: the variance between children less what their own errors explain."""
+    freedom, excess = 0, 0.0
+    for parent in parents:
+        k = len(parent.children)
+        if k < 2:
+            continue
+        centre = sum(child.mean for child in parent.children) / k
+        spread = sum((child.mean - centre) ** 2 for child in parent.children)
+        explained = sum(child.variance for child in parent.children) / k
+        freedom += k - 1
+        excess += spread - (k - 1) * explained
+    return math.sqrt((weight * assumed**2 + max(0.0, excess)) / (weight + freedom))
+
+
+def _absorb(parent: _Node, between: float) -> None:
+    """Sum up what the children say about their parent."""
+    for child in parent.children:
+        weight = 1 / (child.variance + between**2)
+        parent.precision += weight
+        parent.moment += weight * child.mean
+        parent.n += child.n
+        parent.noise += child.n * child.noise**2
+    parent.mean, parent.variance = parent.moment / parent.precision, 1 / parent.precision
+    parent.noise = math.sqrt(parent.noise / parent.n)
+
+
+def _shrink(mean: float, variance: float, between: float, above: float, above_variance: float) -> tuple[float, float]:
+    """The posterior of a cell from its own mean and its parent's posterior."""
+    if variance == math.inf:
+        return above, above_variance + between**2
+    own = between**2 / (between**2 + variance)
+    return own * mean + (1 - own) * above, own * variance + (1 - own) ** 2 * above_variance
+
+
+def _scores(leaves: Sequence[_Leaf], tree: _Tree, decay: float) -> dict[tuple[str, ...], list[float]]:
+    """Each run's error as its cell would have been predicted before it, by cell and every wider one, oldest first."""
+    scores: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    for leaf in leaves:
+        own = list(zip(leaf.places, _causal_scores(leaf, tree.without(leaf.path), tree.between[-1], decay), strict=True))
+        for depth in range(len(leaf.path) + 1):
+            scores.setdefault(leaf.path[:depth], []).extend(own)
+    return {path: [score for _, score in sorted(placed)[-SCORES_KEPT:]] for path, placed in scores.items()}
+
+
+def _causal_scores(leaf: _Leaf, parent: tuple[float, float], between: float, decay: float) -> list[float]:
+    scores = []
+    monitor = drift.Monitor()
+    total = squares = moment = 0.0
+    values: list[float] = []
+    for index, value in enumerate(leaf.values):
+        variance = leaf.noise**2 * squares / (total * total) if total else math.inf
+        mean, uncertainty = _shrink(moment / total if total else 0.0, variance, between, *parent)
+        deviation = math.sqrt(uncertainty + leaf.noise**2)
+        scores.append((value - mean) / deviation)
+        taken = max(mean - 2 * deviation, min(mean + 2 * deviation, value))
+        values.append(taken)
+        change = monitor.update(value)
+        if change is not None:
+            values[change.since : index + 1] = leaf.values[change.since : index + 1]
+            total = squares = moment = 0.0
+            history = values[change.since :]
+        else:
+            history = [taken]
+        for entry in history:
+            total, squares, moment = total * decay + 1, squares * decay * decay + 1, moment * decay + entry
+    return scores
