@@ -1,0 +1,208 @@
+"""What testing the model costs: validation at the forward pass's price, suites that generate, people's hours apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .generation import EVALUATION_BATCH, decode
+from .items import Basis, Item, unknown
+from .run import EvaluationSuite, Run
+from .spread import Spread, exactly, independently, together
+from .wholes import whole
+
+KINDS = ("validation", "downstream", "safety", "memorization", "human")
+# Forward : backward = 1 : 2 where every weight has a gradient, 1 : 1 where the base is frozen; full recomputation adds a forward
+# (Kaplan et al. 2020, section 2.1; the frozen weights' gradients are half of the backward pass).
+FULL_UNITS = 3.0
+FROZEN_UNITS = 2.0
+
+
+@dataclass(slots=True)
+class Evaluated:
+    """``time.evaluation``, its parts by kind, and items in units of their own."""
+
+    whole: Item
+    parts: list[Item] = field(default_factory=list)
+    others: list[Item] = field(default_factory=list)
+
+
+def forward_share(run: Run) -> float:
+    """The forward pass's share of a training step."""
+    units = FROZEN_UNITS if run.method.adapters else FULL_UNITS
+    if run.activation_checkpointing == "full":
+        units += 1
+    return 1 / units
+
+
+def evaluations(run: Run, steps: float) -> int:
+    """How often the run stops to evaluate."""
+    every = run.evaluation.interval_steps
+    return 0 if every is None else int(steps // every)
+
+
+def items(run: Run, parameters: Any, steps: float, seconds_per_token: Spread | None) -> Evaluated:
+    """``time.evaluation`` with its parts by kind. ``seconds_per_token`` is a forward token's share of the whole job's time."""
+    assert run.hardware is not None
+    declared = run.evaluation
+    if declared.device_hours is not None:
+        return _given(run, declared.device_hours)
+    times = evaluations(run, steps)
+    costs: dict[str, list[Spread]] = {}
+    said: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
+    others = _human(run, times)
+
+    def read(kind: str, tokens: float, words: str) -> None:
+        if seconds_per_token is None:
+            reasons[kind] = "the tokens of a step are not known"
+            return
+        costs.setdefault(kind, []).append(seconds_per_token.times(tokens))
+        said.setdefault(kind, []).append(words)
+
+    if declared.tokens_per_evaluation:
+        # Tokens without an interval: once, at the end.
+        often = times if declared.interval_steps is not None else 1
+        read(
+            "validation",
+            declared.tokens_per_evaluation * float(often),
+            f"{often} evaluations of {declared.tokens_per_evaluation:.4g} tokens",
+        )
+    for suite in declared.suites:
+        often = _runs(suite, times, declared.interval_steps is not None)
+        if suite.tokens:
+            read(
+                suite.kind,
+                suite.tokens * float(often),
+                f"{suite.name}: {often} x {suite.tokens:.4g} tokens read",
+            )
+        if suite.generated_tokens:
+            context = run.sequence_length or 1024
+            decoded = decode(
+                run,
+                parameters,
+                suite.generated_tokens * float(often),
+                context,
+                EVALUATION_BATCH,
+            )
+            if decoded.seconds is None:
+                reasons[suite.kind] = decoded.reason or ""
+            else:
+                costs.setdefault(suite.kind, []).append(decoded.seconds)
+                said.setdefault(suite.kind, []).extend(
+                    (
+                        f"{suite.name}: {often} x {suite.generated_tokens:.4g} tokens",
+                        *decoded.assumptions,
+                    )
+                )
+    parts = [_part(kind, costs.get(kind), said.get(kind, []), reasons.get(kind)) for kind in KINDS if kind in costs or kind in reasons]
+    if not parts:
+        nothing = "no evaluation is declared: nothing is set aside for it" if not declared.suites else "the suites declare no tokens"
+        part = exactly(0.0)
+        return Evaluated(
+            _item(
+                "time.evaluation",
+                part,
+                "evaluations x tokens x forward cost",
+                (nothing,),
+                "formula",
+                "time.wall_clock",
+            ),
+            [],
+            others,
+        )
+    one = whole(
+        "time.evaluation",
+        "time",
+        "seconds",
+        parts,
+        parent="time.wall_clock",
+        together=frozenset(part.code for part in parts),
+        assumptions=(f"training stands still meanwhile; the forward pass is 1/{1 / forward_share(run):g} of a training step a token",),
+    )
+    return Evaluated(one, parts, others)
+
+
+def _runs(suite: EvaluationSuite, times: int, periodic: bool) -> int:
+    """How often a suite is run: as declared, else at every evaluation, else once at the end."""
+    if suite.runs is not None:
+        return suite.runs
+    return times if periodic else 1
+
+
+def _given(run: Run, device_hours: float) -> Evaluated:
+    assert run.hardware is not None
+    seconds = device_hours * 3600 / run.hardware.device_count
+    described = run.evaluation.tokens_per_evaluation or run.evaluation.suites
+    said = ("evaluation.device_hours is the whole of it" + ("; the suites' own tokens are not added to it" if described else ""),)
+    item = _item(
+        "time.evaluation",
+        exactly(seconds),
+        "evaluation.device_hours x 3600 / devices",
+        said,
+        "given",
+        "time.wall_clock",
+    )
+    return Evaluated(item, [], _human(run, 1))
+
+
+def _human(run: Run, times: int) -> list[Item]:
+    """People's hours of human suites: a unit of its own, and not known from tokens."""
+    suites = [suite for suite in run.evaluation.suites if suite.kind == "human"]
+    reviewed = run.post_training
+    if not suites or (reviewed.human_review_items is not None and reviewed.human_seconds_per_item is not None):
+        return []  # none, or counted in human_hours.review
+    return [
+        unknown(
+            "human_hours.evaluation",
+            "reserves",
+            "human_hours",
+            "a suite says nothing of the minutes people spend: give post_training.human_review_items and human_seconds_per_item",
+            formula=" + ".join(f"{suite.name}: {suite.runs or times} runs x items x seconds an item" for suite in suites),
+        )
+    ]
+
+
+def _part(kind: str, costs: list[Spread] | None, said: list[str], reason: str | None) -> Item:
+    code = f"time.evaluation_{kind}"
+    if reason is not None or costs is None:
+        return unknown(
+            code,
+            "time",
+            "seconds",
+            reason or "",
+            formula="tokens x forward cost + decoding",
+            parent="time.evaluation",
+        )
+    seconds = together(*costs) if len(costs) == 1 else independently(*costs)
+    basis: Basis = "prior" if any(cost.low != cost.high for cost in costs) else "formula"
+    return _item(
+        code,
+        seconds,
+        "tokens read x forward cost + decoding of what is generated",
+        tuple(said),
+        basis,
+        "time.evaluation",
+    )
+
+
+def _item(
+    code: str,
+    seconds: Spread,
+    formula: str,
+    said: tuple[str, ...],
+    basis: Basis,
+    parent: str,
+) -> Item:
+    return Item(
+        code=code,
+        section="time",
+        quantity="seconds",
+        expected=seconds.expected,
+        low=seconds.low,
+        high=seconds.high,
+        formula=formula,
+        basis=basis,
+        assumptions=said,
+        parent=parent,
+    )

@@ -1,0 +1,348 @@
+"""The whole job: wall clock and device-hours of everything from launch to the last checkpoint, with what interrupts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import evaluation, job_parts
+from .correction import Factor
+from .items import Basis, Item, unknown
+from .job_parts import Cadence, Timed, failure_share
+from .run import Run
+from .spread import Spread, together
+from .storage import CheckpointBytes, Saves
+from .wholes import whole
+
+OVERHEADS = ("startup", "checkpointing", "evaluation", "data_stall", "restarts")
+# The order of the parts in every whole.
+PARTS = ("startup", "training", "checkpointing", "evaluation", "data_stall", "restarts")
+
+
+class Work(Protocol):
+    """What the job needs to know of the tokens."""
+
+    steps: Any
+    input_tokens: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Items of the whole job, and what others need of them."""
+
+    items: tuple[Item, ...]
+    saves: Saves
+    seconds_per_forward_token: float | None  # of the whole job, for rollouts and reward passes
+
+
+def estimate(
+    run: Run,
+    work: Work,
+    parameters: Any,
+    *,
+    step: Spread | None,
+    training: Spread | None,
+    checkpoint: CheckpointBytes,
+    training_lower_bound: float | None = None,
+    training_basis: Basis = "formula",
+    unknown_reason: str = "the step time is not known",
+    forward_share: float | None = None,
+    operations: Factor | None = None,
+) -> Job:
+    """Every item of the job but ``time.step`` and ``time.training``, which the step time's owner adds.
+
+    ``training`` is the time of all steps; ``forward_share`` the forward pass's share of a step (left out: by method).
+    ``operations`` is what own actuals say the whole job takes over what its parts add up to: the parts beside training are
+    scaled until the whole is that multiple.
+    """
+    steps = work.steps
+    if run.hardware is None or step is None or training is None or steps is None:
+        return _unknown(
+            run,
+            steps,
+            unknown_reason if run.hardware is not None else "no hardware is given",
+        )
+    plan = job_parts.cadence(run, steps, step, training, checkpoint.full, checkpoint.weights)
+    share = evaluation.forward_share(run) if forward_share is None else forward_share
+    tokens = work.input_tokens
+    per_token = training.times(share / tokens) if tokens else None
+    startup = job_parts.startup(run, checkpoint.export if not run.method.adapters else _base_bytes(parameters))
+    saving = job_parts.checkpointing(plan)
+    stall = job_parts.data_stall(run, tokens, training)
+    tested = evaluation.items(run, parameters, steps, per_token)
+    tested_seconds = Spread(*(getattr(tested.whole, name) or 0.0 for name in ("expected", "low", "high")))
+    busy = together(training, saving.seconds, tested_seconds, stall.seconds)
+    lost = job_parts.restarts(run, plan, step, busy)
+    result: list[Item] = []
+    timed: dict[str, Item] = {
+        "startup": _item("time.startup", startup),
+        "training": Item(
+            code="time.training",
+            section="time",
+            quantity="seconds",
+            expected=training.expected,
+            low=training.low,
+            high=training.high,
+            formula="",
+            basis=training_basis,
+        ),
+        "checkpointing": _item("time.checkpointing", saving),
+        "evaluation": tested.whole,
+        "data_stall": _item("time.data_stall", stall),
+    }
+    causes = [
+        _item("time.restarts_hardware", lost.hardware, "time.restarts"),
+        _item("time.restarts_software", lost.software, "time.restarts"),
+        _item("time.restarts_loss_spikes", lost.loss_spikes, "time.restarts"),
+    ]
+    if lost.progress <= 0:
+        reason = (
+            "the job is interrupted faster than it can recover: one interruption "
+            f"in {plan.mean_time_between_interruptions:.3g} s, {plan.interval / 2 + plan.restart.expected:.3g} s lost to each"
+        )
+        causes = [
+            unknown(
+                cause.code,
+                "time",
+                "seconds",
+                reason,
+                formula=cause.formula,
+                parent="time.restarts",
+            )
+            for cause in causes
+        ]
+    timed["restarts"] = whole(
+        "time.restarts",
+        "time",
+        "seconds",
+        causes,
+        parent="time.wall_clock",
+        assumptions=(
+            "lost work is half the saving interval an interruption; stragglers and slow links are in the measured step times",
+            "corrupt checkpoints and bad data have no published rate: runs thrown away for them are in device_hours.rerun",
+        ),
+    )
+    if operations is not None:
+        _calibrate(timed, causes, tested.parts, operations)
+    clock = whole(
+        "time.wall_clock",
+        "time",
+        "seconds",
+        [timed[name] for name in PARTS],
+        lower_bound=training_lower_bound,
+        together=frozenset({"time.training", "time.evaluation"}),
+        assumptions=("from launch to the last checkpoint; waiting in the scheduler's queue is not counted",),
+    )
+    result += [timed[name] for name in OVERHEADS] + causes + tested.parts + [clock]
+    result += _hours(run, timed, tested.parts, training_lower_bound)
+    result += _cadence_items(plan, lost)
+    result += tested.others
+    saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
+    return Job(
+        items=tuple(result),
+        saves=saves,
+        seconds_per_forward_token=None if per_token is None else per_token.expected,
+    )
+
+
+def items(run: Run, work: Work, parameters: Any, **known: Any) -> list[Item]:
+    """The items of :func:`estimate` alone."""
+    return list(estimate(run, work, parameters, **known).items)
+
+
+def _base_bytes(parameters: Any) -> float:
+    """Bytes of the frozen base that an adapter run loads, as a bf16 file."""
+    return float(parameters.total) * 2
+
+
+def _item(code: str, part: Timed, parent: str = "time.wall_clock") -> Item:
+    seconds = part.seconds
+    return Item(
+        code=code,
+        section="time",
+        quantity="seconds",
+        expected=seconds.expected,
+        low=seconds.low,
+        high=seconds.high,
+        formula=part.formula,
+        basis=part.basis,
+        assumptions=part.assumptions,
+        parent=parent,
+    )
+
+
+def _calibrate(timed: dict[str, Item], causes: list[Item], tests: list[Item], factor: Factor) -> None:
+    """Scale what is beside training until the whole job is ``factor`` times what its parts add up to."""
+    values = {name: timed[name].expected for name in PARTS}
+    if any(value is None for value in values.values()):
+        return
+    training = values["training"] or 0.0
+    beside = sum(value or 0.0 for name, value in values.items() if name != "training")
+    if beside <= 0:
+        return
+    scale = max(factor.factor * (training + beside) - training, 0.0) / beside
+    for item in [timed[name] for name in OVERHEADS] + causes + tests:
+        if item.expected is None:
+            continue
+        item.uncalibrated, item.expected = float(item.expected), item.expected * scale
+        item.low = None if item.low is None else item.low * scale
+        item.high = None if item.high is None else item.high * scale
+        item.basis, item.n, item.factor = "calibrated", factor.n, scale
+        item.assumptions += (
+            f"own actuals of {factor.cell}: whole jobs took {factor.factor:.3g} times what their parts add up to (n = {factor.n})",
+        )
+
+
+def _hours(run: Run, timed: dict[str, Item], tests: list[Item], lower_bound: float | None) -> list[Item]:
+    """The wall clock's parts as device-hours."""
+    assert run.hardware is not None
+    devices = run.hardware.device_count
+    per_second = devices / 3600.0
+    bound = None if lower_bound is None else lower_bound * per_second
+
+    def hours(item: Item, code: str, parent: str | None) -> Item:
+        if item.expected is None:
+            return unknown(
+                code,
+                "time",
+                "device_hours",
+                item.reason or "",
+                formula=f"{item.code} x devices / 3600",
+                parent=parent,
+            )
+        return Item(
+            code=code,
+            section="time",
+            quantity="device_hours",
+            expected=item.expected * per_second,
+            lower_bound=bound if item.code == "time.training" else None,
+            low=None if item.low is None else item.low * per_second,
+            high=None if item.high is None else item.high * per_second,
+            formula=f"{item.code} x {devices} devices / 3600",
+            basis=item.basis,
+            parent=parent,
+            n=item.n,
+            factor=item.factor,
+            uncalibrated=None if item.uncalibrated is None else item.uncalibrated * per_second,
+        )
+
+    parts = [hours(timed[name], f"device_hours.{name}", "device_hours.run") for name in PARTS]
+    run_hours = whole(
+        "device_hours.run",
+        "time",
+        "device_hours",
+        parts,
+        parent="device_hours.total",
+        lower_bound=bound,
+        together=frozenset({"device_hours.training", "device_hours.evaluation"}),
+        assumptions=("every device is held for the whole wall clock",),
+    )
+    kinds = [
+        hours(
+            item,
+            "device_hours." + item.code.removeprefix("time."),
+            "device_hours.evaluation",
+        )
+        for item in tests
+    ]
+    return [*parts, *kinds, run_hours]
+
+
+def _cadence_items(plan: Cadence, lost: job_parts.Restarts) -> list[Item]:
+    """The chosen saving interval beside the optimum, and what each costs."""
+    infinite = plan.mean_time_between_interruptions == float("inf")
+    result = [
+        Item(
+            code="time.checkpoint_interval",
+            section="time",
+            quantity="seconds",
+            expected=plan.interval,
+            formula=plan.chosen,
+            assumptions=(f"{plan.saves:.6g} saves in the run",),
+        ),
+        Item(
+            code="reserve.interruptions",
+            section="reserves",
+            quantity="count",
+            expected=lost.interruptions.expected,
+            low=lost.interruptions.low,
+            high=lost.interruptions.high,
+            formula="rate x devices x busy hours",
+            basis=lost.hardware.basis,
+            assumptions=lost.hardware.assumptions[:1],
+        ),
+    ]
+    if infinite:
+        reason = "no interruptions are expected: saving less often is always better"
+        result.append(
+            unknown(
+                "time.checkpoint_interval_optimum",
+                "time",
+                "seconds",
+                reason,
+                formula="sqrt(2 x M x C)",
+            )
+        )
+        return result
+    result.append(
+        Item(
+            code="time.checkpoint_interval_optimum",
+            section="time",
+            quantity="seconds",
+            expected=plan.optimum,
+            formula="sqrt(2 x M x C), the whole run where that is longer (Young 1974, Daly 2006)",
+            assumptions=(f"M = {plan.mean_time_between_interruptions:.4g} s between interruptions, C = {plan.save.expected:.4g} s a save",),
+        )
+    )
+    for code, interval in (
+        ("reserve.failure_fraction", plan.interval),
+        ("reserve.failure_fraction_at_optimum", plan.optimum),
+    ):
+        result.append(
+            Item(
+                code=code,
+                section="reserves",
+                quantity="fraction",
+                expected=failure_share(plan, interval),
+                formula="C/T + (T/2 + R)/M, first order",
+                basis=lost.hardware.basis,
+                assumptions=(f"T = {interval:.4g} s, R = {plan.restart.expected:.4g} s to detect, restart and load",),
+            )
+        )
+    return result
+
+
+def _unknown(run: Run, steps: Any, reason: str) -> Job:
+    """The job's items where the step time is not known."""
+    result = [unknown(f"time.{name}", "time", "seconds", reason, parent="time.wall_clock") for name in OVERHEADS]
+    result.append(unknown("time.wall_clock", "time", "seconds", reason))
+    result += [
+        unknown(
+            f"device_hours.{name}",
+            "time",
+            "device_hours",
+            reason,
+            parent="device_hours.run",
+        )
+        for name in PARTS
+    ]
+    result.append(
+        unknown(
+            "device_hours.run",
+            "time",
+            "device_hours",
+            reason,
+            parent="device_hours.total",
+        )
+    )
+    saves = Saves(main=None, reason=reason)
+    every = run.checkpointing.interval_steps
+    if steps is not None and every is not None:
+        light = run.checkpointing.weights_interval_steps
+        saves = Saves(
+            main=float(-(-steps // every)),
+            weights_tier=float(-(-steps // light)) if light else 0.0,
+        )
+    elif run.checkpointing.interval_seconds is None:
+        saves = Saves(main=1.0, reason="no cadence and no step time: the last checkpoint alone")
+    return Job(items=tuple(result), saves=saves, seconds_per_forward_token=None)

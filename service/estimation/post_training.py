@@ -1,0 +1,398 @@
+"""What post-training spends beside its updates: rollouts, reward and reference passes, tools, judges and people."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from .generation import ROLLOUT_BATCH, decode
+from .items import Basis, Item, unknown
+from .run import Run
+from .spread import Spread, exactly, prior
+from .wholes import whole
+
+# Tokenizing a gigabyte takes "less than 20 seconds on a server's CPU" (Hugging Face tokenizers, README): about 32 cores.
+TOKENIZE_CORE_SECONDS_PER_BYTE = 20 * 32 / 1e9
+TOKENIZE_RANGE = (0.3, 4.0)
+BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole model
+
+
+class Work(Protocol):
+    """What post-training needs to know of the tokens."""
+
+    input_tokens: Any
+    unique_tokens: Any
+
+
+def items(
+    run: Run,
+    work: Work,
+    parameters: Any,
+    *,
+    seconds_per_forward_token: float | None,
+    training_hours: Item | None = None,
+) -> list[Item]:
+    """``device_hours.generation`` with its parts, and items in hours of processors and people.
+
+    ``seconds_per_forward_token`` is the whole job's time for one token forward at the run's own efficiency.
+    """
+    builder = _Builder(run, work, parameters, seconds_per_forward_token)
+    objective = run.method.objective
+    if objective in ("ppo", "grpo"):
+        builder.rollouts(required=True)
+        builder.policy_log_probabilities()
+        builder.reference(builder.sampled_tokens)
+        builder.reward()
+        if objective == "ppo":
+            builder.value_model()
+    else:
+        builder.rollouts(required=False)
+        if objective == "dpo":
+            cached = run.post_training.reference == "cached"
+            builder.reference(work.unique_tokens if cached and work.unique_tokens is not None else work.input_tokens)
+        builder.preference_pairs()
+        if run.post_training.reward_parameter_count is not None and objective != "reward_model" and builder.sampled_tokens:
+            builder.reward()
+    builder.judge()
+    builder.further_epochs(training_hours)
+    parts = builder.parts
+    if parts:
+        generation = whole(
+            "device_hours.generation",
+            "reserves",
+            "device_hours",
+            parts,
+            parent="device_hours.total",
+        )
+    else:
+        generation = Item(
+            code="device_hours.generation",
+            section="reserves",
+            quantity="device_hours",
+            expected=0.0,
+            formula="nothing is generated",
+            assumptions=(f"the objective {objective} samples nothing, and post_training declares nothing",),
+            parent="device_hours.total",
+        )
+    return [
+        generation,
+        *parts,
+        *_tools(run, builder),
+        *_people(run),
+        *_preparation(run, work),
+    ]
+
+
+class _Builder:
+    """The parts of ``device_hours.generation``, in the order they happen."""
+
+    def __init__(
+        self,
+        run: Run,
+        work: Work,
+        parameters: Any,
+        seconds_per_forward_token: float | None,
+    ) -> None:
+        self.run, self.work, self.parameters = run, work, parameters
+        self.per_token = seconds_per_forward_token
+        self.parts: list[Item] = []
+        self.samples: float | None = None
+        self.sampled_tokens: float | None = None  # prompt and answer, all rollouts
+
+    def rollouts(self, *, required: bool) -> None:
+        """Sampling: prompts read once, answers decoded."""
+        wanted = self.run.post_training
+        if wanted.prompts is None:
+            if required:
+                self._unknown(
+                    "rollouts",
+                    "give post_training.prompts, samples_per_prompt, prompt_tokens and generated_tokens",
+                )
+            return
+        self.samples = float(wanted.prompts) * wanted.samples_per_prompt
+        if wanted.generated_tokens is None:
+            self._unknown("rollouts", "give post_training.generated_tokens")
+            return
+        read = wanted.prompt_tokens or 0
+        self.sampled_tokens = self.samples * (read + wanted.generated_tokens)
+        self._sampled(
+            "rollouts",
+            float(wanted.prompts) * read,
+            self.samples * wanted.generated_tokens,
+            read + wanted.generated_tokens / 2,
+        )
+
+    def preference_pairs(self) -> None:
+        """Two answers for every pair that has still to be collected."""
+        wanted = self.run.post_training
+        if not wanted.preference_pairs:
+            return
+        if wanted.generated_tokens is None:
+            self._unknown(
+                "preference_pairs",
+                "give post_training.generated_tokens, the length of one answer",
+            )
+            return
+        pairs, read = float(wanted.preference_pairs), wanted.prompt_tokens or 0
+        self._sampled(
+            "preference_pairs",
+            pairs * read,
+            2 * pairs * wanted.generated_tokens,
+            read + wanted.generated_tokens / 2,
+        )
+
+    def _sampled(self, name: str, read: float, generated: float, context: float) -> None:
+        decoded = decode(self.run, self.parameters, generated, context, ROLLOUT_BATCH)
+        if decoded.seconds is None:
+            self._unknown(name, decoded.reason or "")
+            return
+        if self.per_token is None:
+            self._unknown(name, "the time of a forward token is not known")
+            return
+        prefill = self.per_token * read
+        seconds = decoded.seconds
+        said = (
+            f"prompts read once: {read:.4g} tokens at the forward pass's price",
+            *decoded.assumptions,
+        )
+        total = Spread(seconds.expected + prefill, seconds.low + prefill, seconds.high + prefill)
+        self._part(name, total, "prefill + decoding", said, "prior")
+
+    def policy_log_probabilities(self) -> None:
+        """The sampled tokens' probabilities under the policy, read once before the updates."""
+        self._passes(
+            "log_probabilities",
+            self.sampled_tokens,
+            1.0,
+            "one forward pass of the policy over every rollout",
+        )
+
+    def reference(self, tokens: float | None) -> None:
+        """The frozen reference's forward pass."""
+        kind = self.run.post_training.reference
+        if kind == "none":
+            return
+        sampled = self.run.method.objective in ("ppo", "grpo")
+        said = {
+            (
+                False,
+                "model",
+            ): "the reference reads every pair every time the policy does",
+            (
+                False,
+                "cached",
+            ): "the reference's log-probabilities are computed once for each distinct token and cached",
+            (True, "model"): "the reference reads every rollout once",
+            (
+                True,
+                "cached",
+            ): "rollouts are new, so nothing can be cached beforehand: the reference reads every rollout once",
+        }[sampled, kind]
+        self._passes("reference", tokens, 1.0, said)
+
+    def reward(self) -> None:
+        """The reward model's forward pass; rules and verifiers cost no device time."""
+        count = self.run.post_training.reward_parameter_count
+        if count is not None:
+            self._passes(
+                "reward",
+                self.sampled_tokens,
+                self._relative(count),
+                f"a reward model of {count:.4g} parameters reads every rollout",
+            )
+
+    def value_model(self) -> None:
+        """PPO's value model: read once and updated with the policy."""
+        wanted = self.run.post_training
+        count = wanted.reward_parameter_count
+        size = 1.0 if count is None else self._relative(count)
+        said = "the value model starts from the reward model and has its size (InstructGPT, arXiv:2203.02155, appendix C.4)"
+        if count is None:
+            said = "no reward model is given: the value model is taken to have the policy's size"
+        self._passes(
+            "value_model",
+            self.sampled_tokens,
+            size * (1 + BACKWARD_AND_FORWARD * wanted.update_epochs),
+            said,
+        )
+
+    def judge(self) -> None:
+        """A judge that reads answers."""
+        tokens = self.run.post_training.judge_tokens
+        if tokens:
+            self._passes(
+                "judge",
+                float(tokens),
+                1.0,
+                f"{tokens:.4g} tokens in all, read by a judge of the policy's own size on the same devices",
+            )
+
+    def further_epochs(self, training_hours: Item | None) -> None:
+        """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
+        epochs = self.run.post_training.update_epochs
+        if epochs == 1 or self.run.method.objective not in ("ppo", "grpo") or training_hours is None:
+            return
+        if training_hours.expected is None:
+            self._unknown("update_epochs", training_hours.reason or "")
+            return
+        scale = epochs - 1
+        hours = float(training_hours.expected)
+        self.parts.append(
+            Item(
+                code="device_hours.update_epochs",
+                section="reserves",
+                quantity="device_hours",
+                expected=hours * scale,
+                low=(hours if training_hours.low is None else training_hours.low) * scale,
+                high=(hours if training_hours.high is None else training_hours.high) * scale,
+                formula=f"({epochs:g} - 1) x device_hours.training",
+                basis=training_hours.basis,
+                assumptions=("data counts every rollout once; device_hours.training is the first pass of updates",),
+                parent="device_hours.generation",
+            )
+        )
+
+    def _relative(self, count: float) -> float:
+        """A model's forward cost in units of the policy's."""
+        return float(count) / float(self.parameters.active)
+
+    def _passes(self, name: str, tokens: float | None, forwards: float, said: str) -> None:
+        if tokens is None:
+            self._unknown(name, "the tokens of the rollouts are not known")
+        elif self.per_token is None:
+            self._unknown(name, "the time of a forward token is not known")
+        else:
+            words = (said, "at the forward efficiency of training")
+            self._part(
+                name,
+                exactly(self.per_token * float(tokens) * forwards),
+                f"tokens x {forwards:.4g} forward passes",
+                words,
+                "formula",
+            )
+
+    def _part(
+        self,
+        name: str,
+        seconds: Spread,
+        formula: str,
+        said: tuple[str, ...],
+        basis: Basis,
+    ) -> None:
+        assert self.run.hardware is not None
+        hours = seconds.times(self.run.hardware.device_count / 3600)
+        self.parts.append(
+            Item(
+                code=f"device_hours.{name}",
+                section="reserves",
+                quantity="device_hours",
+                expected=hours.expected,
+                low=hours.low,
+                high=hours.high,
+                formula=formula,
+                basis=basis,
+                assumptions=said,
+                parent="device_hours.generation",
+            )
+        )
+
+    def _unknown(self, name: str, reason: str) -> None:
+        self.parts.append(
+            unknown(
+                f"device_hours.{name}",
+                "reserves",
+                "device_hours",
+                reason,
+                parent="device_hours.generation",
+            )
+        )
+
+
+def _tools(run: Run, builder: _Builder) -> list[Item]:
+    """Processor hours of tools that rollouts call."""
+    seconds = run.post_training.tool_seconds_per_sample
+    if seconds is None:
+        return []
+    formula = "samples x tool seconds / 3600"
+    if builder.samples is None:
+        return [
+            unknown(
+                "cpu_hours.tools",
+                "reserves",
+                "cpu_hours",
+                "give post_training.prompts",
+                formula=formula,
+            )
+        ]
+    return [
+        Item(
+            code="cpu_hours.tools",
+            section="reserves",
+            quantity="cpu_hours",
+            expected=builder.samples * seconds / 3600,
+            formula=formula,
+            assumptions=("tools run on processors while other rollouts are decoded: they hold up no device",),
+        )
+    ]
+
+
+def _people(run: Run) -> list[Item]:
+    """Hours of human review."""
+    wanted = run.post_training
+    if not wanted.human_review_items:
+        return []
+    formula = "items x seconds an item / 3600"
+    if wanted.human_seconds_per_item is None:
+        return [
+            unknown(
+                "human_hours.review",
+                "reserves",
+                "human_hours",
+                "give post_training.human_seconds_per_item",
+                formula=formula,
+            )
+        ]
+    hours = wanted.human_review_items * wanted.human_seconds_per_item / 3600
+    return [
+        Item(
+            code="human_hours.review",
+            section="reserves",
+            quantity="human_hours",
+            expected=hours,
+            formula=formula,
+            basis="given",
+        )
+    ]
+
+
+def _preparation(run: Run, work: Work) -> list[Item]:
+    """Processor hours before training: tokenizing, and cleaning where raw data is declared."""
+    result: list[Item] = []
+    declared = run.data_pipeline
+    if declared.processed_bytes is not None:
+        seconds = declared.processed_bytes * TOKENIZE_CORE_SECONDS_PER_BYTE / 3600
+        low, high = TOKENIZE_RANGE
+        hours = prior(seconds, seconds * low, seconds * high, run.interval_coverage)
+        result.append(
+            Item(
+                code="cpu_hours.tokenization",
+                section="reserves",
+                quantity="cpu_hours",
+                expected=hours.expected,
+                low=hours.low,
+                high=hours.high,
+                formula="processed bytes x 640 core-seconds a gigabyte / 3600",
+                basis="prior",
+                assumptions=("a gigabyte of text in 20 s on about 32 cores (Hugging Face tokenizers)",),
+            )
+        )
+    if declared.raw_bytes is not None:
+        result.append(
+            unknown(
+                "cpu_hours.data_preparation",
+                "reserves",
+                "cpu_hours",
+                "cleaning, deduplication and download have no published rate that carries over; measure a sample",
+                formula="raw bytes x core-seconds a byte / 3600",
+            )
+        )
+    return result

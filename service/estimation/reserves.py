@@ -1,0 +1,160 @@
+"""What is set aside beside the run itself: runs thrown away and repeated, and the small runs that choose its settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .items import Item, unknown
+from .run import Run
+from .spread import prior
+from .wholes import whole
+
+# Device time of runs that failed, as a share of all device time: four clusters' published traces (Acme's Seren and Kalos, Philly,
+# Helios; arXiv:2403.07648, table 2 of its data), the restart of SmolLM3 after 1 of 11 trillion tokens, and DeepSeek-V3, which
+# reports neither rollback nor irrecoverable spike (arXiv:2412.19437, section 1).
+FAILED_SHARES = {
+    "DeepSeek-V3": 0.0,
+    "Kalos": 0.080,
+    "SmolLM3": 0.09,
+    "Helios": 0.093,
+    "Seren": 0.124,
+    "Philly": 0.386,
+}
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """The quantile of a few values, linear between neighbours."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+# What is thrown away on top of what succeeds: share / (1 - share); median and the 80 % between.
+_MULTIPLES = [share / (1 - share) for share in FAILED_SHARES.values()]
+RERUN_FRACTION = round(_quantile(_MULTIPLES, 0.5), 2)
+RERUN_LOW = round(_quantile(_MULTIPLES, 0.1), 2)
+RERUN_HIGH = round(_quantile(_MULTIPLES, 0.9), 2)
+
+
+def rerun(run: Run, run_hours: Item) -> Item:
+    """``device_hours.rerun``: runs that fail and are thrown away."""
+    parent = "device_hours.total"
+    given = run.reserves.rerun_fraction
+    formula = "fraction x device_hours.run"
+    if run_hours.expected is None:
+        return unknown(
+            "device_hours.rerun",
+            "reserves",
+            "device_hours",
+            f"device_hours.run: {run_hours.reason}",
+            formula=formula,
+            parent=parent,
+        )
+    hours = float(run_hours.expected)
+    if given is not None:
+        return Item(
+            code="device_hours.rerun",
+            section="reserves",
+            quantity="device_hours",
+            expected=hours * given,
+            low=(hours if run_hours.low is None else run_hours.low) * given,
+            high=(hours if run_hours.high is None else run_hours.high) * given,
+            formula=f"{given:g} x device_hours.run",
+            basis="given",
+            parent=parent,
+        )
+    share = prior(RERUN_FRACTION, RERUN_LOW, RERUN_HIGH, run.interval_coverage)
+    small = run.hardware is not None and run.hardware.device_count < 64
+    return Item(
+        code="device_hours.rerun",
+        section="reserves",
+        quantity="device_hours",
+        expected=hours * share.expected,
+        low=hours * share.low,
+        high=hours * share.high,
+        formula=f"{RERUN_FRACTION:g} x device_hours.run",
+        basis="prior",
+        assumptions=(
+            (
+                f"runs thrown away over runs that succeed, median and 80 % of {', '.join(FAILED_SHARES)}: "
+                f"{RERUN_FRACTION:g} ({RERUN_LOW:g} to {RERUN_HIGH:g})"
+            ),
+            "interruptions that a checkpoint survives are in time.restarts, not here",
+            *(("on few devices most failures are the user's own and short (median job 2 minutes in Acme's trace)",) if small else ()),
+        ),
+        parent=parent,
+    )
+
+
+def ablation(run: Run, run_hours: Item) -> list[Item]:
+    """``device_hours.ablation`` with its parts by kind."""
+    code, parent = "device_hours.ablation", "device_hours.total"
+    declared = run.reserves
+    parts: list[Item] = []
+    if declared.ablation_fraction is not None:
+        if run_hours.expected is None:
+            reason = f"device_hours.run: {run_hours.reason}"
+            parts.append(unknown(f"{code}.fraction", "reserves", "device_hours", reason, parent=code))
+        else:
+            parts.append(
+                Item(
+                    code=f"{code}.fraction",
+                    section="reserves",
+                    quantity="device_hours",
+                    expected=float(run_hours.expected) * declared.ablation_fraction,
+                    formula=f"{declared.ablation_fraction:g} x device_hours.run",
+                    basis="given",
+                    parent=code,
+                )
+            )
+    kinds: dict[str, float] = {}
+    said: dict[str, list[str]] = {}
+    for small in declared.ablation_runs:
+        kind = re.sub(r"[^a-z0-9]+", "_", small.kind.lower()).strip("_") or "other"
+        kinds[kind] = kinds.get(kind, 0.0) + small.count * small.device_hours
+        said.setdefault(kind, []).append(f"{small.name}: {small.count} x {small.device_hours:g} h")
+    parts += [
+        Item(
+            code=f"{code}_{kind}",
+            section="reserves",
+            quantity="device_hours",
+            expected=hours,
+            formula="runs x device-hours of each",
+            basis="given",
+            assumptions=tuple(said[kind]),
+            parent=code,
+        )
+        for kind, hours in kinds.items()
+    ]
+    if not parts:
+        nothing = Item(
+            code=code,
+            section="reserves",
+            quantity="device_hours",
+            expected=0.0,
+            formula="none declared",
+            assumptions=(
+                (
+                    "no ablation is declared, so none is budgeted; published projects spent 1.15 (a replication), 2 (BLOOM) to 5 times "
+                    "(Olmo 3, arXiv:2605.01158) the final run in all"
+                ),
+            ),
+            parent=parent,
+        )
+        return [nothing]
+    return [whole(code, "reserves", "device_hours", parts, parent=parent), *parts]
+
+
+def budget(run_hours: Item, others: Sequence[Item]) -> Item:
+    """``device_hours.total`` = run + ablation + rerun + generation."""
+    return whole(
+        "device_hours.total",
+        "reserves",
+        "device_hours",
+        [run_hours, *others],
+        lower_bound=run_hours.lower_bound,
+        assumptions=("device-hours of the run's own device; work on other devices is not converted into them",),
+    )

@@ -1,0 +1,71 @@
+"""An amount with its interval, and how intervals add up when amounts do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from .numeric import Number, maximum, sqrt
+
+PRIOR_COVERAGE = 0.8  # every prior of the core states its bounds at this coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """``expected`` with the bounds of its interval; numbers, or arrays of them in a search."""
+
+    expected: Number
+    low: Number
+    high: Number
+
+    def times(self, factor: Number) -> Spread:
+        """Scaled by a number that is known; the interval scales with it."""
+        return Spread(self.expected * factor, self.low * factor, self.high * factor)
+
+
+def exactly(value: Number) -> Spread:
+    """An amount without uncertainty of its own."""
+    return Spread(value, value, value)
+
+
+def prior(expected: Number, low: Number, high: Number, coverage: float) -> Spread:
+    """A prior stated at 80 % coverage, its bounds moved to another coverage as a normal distribution's would be."""
+    if coverage == PRIOR_COVERAGE:
+        return Spread(expected, low, high)
+    ratio = NormalDist().inv_cdf(0.5 + coverage / 2) / NormalDist().inv_cdf(0.5 + PRIOR_COVERAGE / 2)
+    return Spread(
+        expected,
+        maximum(expected - (expected - low) * ratio, 0.0),
+        expected + (high - expected) * ratio,
+    )
+
+
+def together(*parts: Spread) -> Spread:
+    """The sum of amounts that err together (they hang on the same driver): the bounds add up."""
+    return Spread(
+        _sum([p.expected for p in parts]),
+        _sum([p.low for p in parts]),
+        _sum([p.high for p in parts]),
+    )
+
+
+def independently(*parts: Spread) -> Spread:
+    """The sum of amounts that err independently: the distances to the bounds add up as root sums of squares."""
+    expected = _sum([p.expected for p in parts])
+    below = sqrt(_sum([(p.expected - p.low) * (p.expected - p.low) for p in parts]))
+    above = sqrt(_sum([(p.high - p.expected) * (p.high - p.expected) for p in parts]))
+    return Spread(expected, maximum(expected - below, 0.0), expected + above)
+
+
+def _sum(values: list[Number]) -> Number:
+    total: Number = 0.0
+    for value in values:
+        total = total + value
+    return total
+
+
+def say(value: Number, digits: int = 4) -> str:
+    """A number for a sentence; an array has no single value to name."""
+    return "a value per layout" if isinstance(value, np.ndarray) else f"{value:.{digits}g}"
