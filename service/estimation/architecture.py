@@ -45,7 +45,8 @@ class Matrix:
     active_copies: float = 1  # ... and a token passes through this many
     per_token: bool = True  # False: applied once a sequence or image (a pooler, a classifier head)
     reads: Reads = "block"  # which value it multiplies
-    lora: bool = True  # PEFT's "all-linear" adapts it (a torch Linear; a bare router weight is not)
+    lora: bool = True  # PEFT can adapt it (a torch Linear, or an expert weight that PEFT knows)
+    lora_materialized: bool = False  # PEFT adapts the bare weight: it forms W + BA of all copies on every forward
 
     @property
     def weights(self) -> int:

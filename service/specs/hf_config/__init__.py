@@ -105,20 +105,12 @@ def _read_nest(config: dict[str, Any], name: str, pointer: str) -> Architecture:
     if inner.get("model_type") is None:
         fallback = NESTS.get(name)
         if fallback is None:
-            raise UnknownModelType(
-                f"{where}/model_type", "is required to know the language model's family"
-            )
+            raise UnknownModelType(f"{where}/model_type", "is required to know the language model's family")
         inner["model_type"] = fallback
-    if "tie_word_embeddings" not in inner and isinstance(
-        config.get("tie_word_embeddings"), bool
-    ):
+    if "tie_word_embeddings" not in inner and isinstance(config.get("tie_word_embeddings"), bool):
         inner["tie_word_embeddings"] = config["tie_word_embeddings"]
     model = _read(inner, where, nested=True)
-    towers = [
-        key
-        for key in ("vision_config", "audio_config", "vision_tower")
-        if config.get(key) is not None
-    ]
+    towers = [key for key in ("vision_config", "audio_config", "vision_tower") if config.get(key) is not None]
     note = "only the language model (text_config) is counted"
     if towers:
         note += f"; the parameters and compute of {', '.join(towers)} are left out"
@@ -128,26 +120,15 @@ def _read_nest(config: dict[str, Any], name: str, pointer: str) -> Architecture:
 def _generic(config: dict[str, Any], name: str, pointer: str) -> Architecture:
     """An unknown type read as a Llama where the usual fields are all there, else refused by name."""
     missing = [field for field in GENERIC if config.get(field) is None]
-    experts = [
-        field
-        for field in config
-        if "expert" in field and config[field] not in (None, 0, [], False)
-    ]
-    layered = [
-        field
-        for field in config
-        if field.startswith(("mamba", "ssm", "linear_", "conv_", "rwkv", "kv_lora"))
-        and config[field]
-    ]
+    experts = [field for field in config if "expert" in field and config[field] not in (None, 0, [], False)]
+    layered = [field for field in config if field.startswith(("mamba", "ssm", "linear_", "conv_", "rwkv", "kv_lora")) and config[field]]
     where = f"{pointer}/model_type"
     if missing or experts or layered:
         close = difflib.get_close_matches(name, model_types(), n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         shown = f"'{name[:64]}'" if name else "(none)"
         if missing:
-            why = (
-                f"and the generic fields do not suffice (missing: {', '.join(missing)})"
-            )
+            why = f"and the generic fields do not suffice (missing: {', '.join(missing)})"
         else:
             why = f"and {(experts or layered)[0][:64]} says that its blocks are not the usual ones"
         raise UnknownModelType(where, f"model type {shown} is not known, {why}{hint}")

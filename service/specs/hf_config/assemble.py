@@ -10,15 +10,10 @@ from .blocks import Norms, Shape, layer
 from .fields import Fields
 
 
-def blocks_of(
-    shapes: Iterable[Shape], build: Callable[[Shape], Layer] = layer
-) -> tuple[Layer, ...]:
+def blocks_of(shapes: Iterable[Shape], build: Callable[[Shape], Layer] = layer) -> tuple[Layer, ...]:
     """Blocks in order; equal shapes become the same object."""
     built: dict[Shape, Layer] = {}
-    return tuple(
-        built[shape] if shape in built else built.setdefault(shape, build(shape))
-        for shape in shapes
-    )
+    return tuple(built[shape] if shape in built else built.setdefault(shape, build(shape)) for shape in shapes)
 
 
 def language_model(
@@ -44,9 +39,7 @@ def language_model(
     width = embedding_size or hidden
     tables = [Vector(name="embed_tokens", size=vocabulary * width, part="embeddings")]
     if positions:
-        tables.append(
-            Vector(name="embed_positions", size=positions * width, part="embeddings")
-        )
+        tables.append(Vector(name="embed_positions", size=positions * width, part="embeddings"))
     norm = Norms(names=("norm",)) if final_norm is None else final_norm
     return Architecture(
         family=fields.model_type,
@@ -73,16 +66,12 @@ def language_model(
     )
 
 
-def layer_windows(
-    fields: Fields, count: int, window: int | None, sliding: Callable[[int], bool]
-) -> list[int | None]:
+def layer_windows(fields: Fields, count: int, window: int | None, sliding: Callable[[int], bool]) -> list[int | None]:
     """The window of each layer: ``layer_types`` where the config has it, else the family's own pattern."""
     types = fields.items("layer_types") if fields.has("layer_types") else None
     if types is not None:
         if len(types) < count:
-            raise fields.error(
-                "layer_types", f"has {len(types)} entries for {count} layers"
-            )
+            raise fields.error("layer_types", f"has {len(types)} entries for {count} layers")
         kinds = ("full_attention", "sliding_attention", "chunked_attention")
         for kind in types[:count]:
             if kind not in kinds:
@@ -91,11 +80,6 @@ def layer_windows(
                     f"holds a kind of attention that is not known here (known: {', '.join(kinds)})",
                 )
         if window is None and any(kind != "full_attention" for kind in types[:count]):
-            raise fields.error(
-                "layer_types", "has sliding layers but the config gives no window"
-            )
+            raise fields.error("layer_types", "has sliding layers but the config gives no window")
         return [None if kind == "full_attention" else window for kind in types[:count]]
-    return [
-        window if window is not None and sliding(index) else None
-        for index in range(count)
-    ]
+    return [window if window is not None and sliding(index) else None for index in range(count)]

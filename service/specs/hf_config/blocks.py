@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from service.estimation.architecture import (
     Attention,
@@ -44,11 +45,7 @@ class Norms:
     def vectors(self, hidden: int) -> tuple[Vector, ...]:
         """Their parameters."""
         size = hidden * (int(self.scale) + int(self.bias))
-        return (
-            tuple(Vector(name=name, size=size, part="norms") for name in self.names)
-            if size
-            else ()
-        )
+        return tuple(Vector(name=name, size=size, part="norms") for name in self.names) if size else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +64,7 @@ class Shape:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
-    query_key_norm: tuple[int, int] | None = (
-        None  # parameters of the query's and the key's norm
-    )
+    query_key_norm: tuple[int, int] | None = None  # parameters of the query's and the key's norm
     window: int | None = None
     causal: bool = True
     rotary: bool = True
@@ -78,6 +73,7 @@ class Shape:
     parallel_residual: bool = False
     closes: bool = True  # nothing follows the last matrix but the residual sum
     kind: str = "decoder"
+    mlp_lora: bool = True
     extra_vectors: tuple[Vector, ...] = field(default=())
 
 
@@ -147,12 +143,11 @@ def mlp_matrices(
     active_copies: float = 1,
     activated: Reads = "activated",
     lora: bool = True,
+    lora_materialized: bool = False,
 ) -> list[Matrix]:
     """The matrices of a feed-forward part."""
 
-    def matrix(
-        name: str, inputs: int, outputs: int, roles: tuple[str, ...], reads: Reads
-    ) -> Matrix:
+    def matrix(name: str, inputs: int, outputs: int, roles: tuple[str, ...], reads: Reads) -> Matrix:
         return Matrix(
             name=prefix + name,
             inputs=inputs,
@@ -164,14 +159,11 @@ def mlp_matrices(
             active_copies=active_copies,
             reads=reads,
             lora=lora,
+            lora_materialized=lora_materialized,
         )
 
     if gated and names.gate_up is not None:
-        first = [
-            matrix(
-                names.gate_up, hidden, 2 * intermediate, ("gate_proj", "up_proj"), reads
-            )
-        ]
+        first = [matrix(names.gate_up, hidden, 2 * intermediate, ("gate_proj", "up_proj"), reads)]
     elif gated:
         first = [
             matrix(names.gate, hidden, intermediate, ("gate_proj",), reads),
@@ -201,13 +193,9 @@ def attention_of(shape: Shape) -> Attention:
 def attention_vectors(shape: Shape) -> list[Vector]:
     """Query and key norms and sinks."""
     vectors = []
-    if shape.query_key_norm is not None and sum(shape.query_key_norm):
-        vectors.append(
-            Vector(name="q_norm", size=shape.query_key_norm[0], part="norms")
-        )
-        vectors.append(
-            Vector(name="k_norm", size=shape.query_key_norm[1], part="norms")
-        )
+    if shape.query_key_norm is not None and any(shape.query_key_norm):
+        vectors.append(Vector(name="q_norm", size=shape.query_key_norm[0], part="norms"))
+        vectors.append(Vector(name="k_norm", size=shape.query_key_norm[1], part="norms"))
     if shape.sinks:
         vectors.append(Vector(name="sinks", size=shape.heads, part="attention"))
     return vectors
@@ -223,6 +211,7 @@ def layer(shape: Shape) -> Layer:
         gated=shape.gated,
         bias=shape.mlp_bias,
         reads=reads,
+        lora=shape.mlp_lora,
     )
     return Layer(
         kind=shape.kind,
@@ -257,7 +246,10 @@ class Experts:
     bias: bool = False
     router_bias: bool = False
     router_name: str = "gate"
-    router_lora: bool = False  # a torch Linear, which PEFT's "all-linear" finds
+    # PEFT 0.21 on transformers 5: "adapts" where it knows the family's expert weights (it then takes gate_proj, up_proj and
+    # down_proj to mean the experts', so that dense and shared ones of that name get no adapter), "linear" where the router
+    # alone is a torch Linear, "none" where neither is.
+    peft: Literal["adapts", "linear", "none"] = "none"
     names: Names = Names(gate_up="gate_up_proj")
     shared_intermediate: int = 0
     shared_prefix: str = "shared_experts."
@@ -271,6 +263,7 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
     """A block whose feed-forward part is a mixture of experts (transformers 5 keeps all experts in one tensor)."""
     dense = layer(shape)
     reads: Reads = "block" if shape.parallel_residual else "middle"
+    known = experts.peft == "adapts"
     router = Matrix(
         name=experts.router_name,
         inputs=shape.hidden,
@@ -278,7 +271,8 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
         part="router",
         bias=experts.router_bias,
         reads=reads,
-        lora=experts.router_lora,
+        lora=experts.peft != "none",
+        lora_materialized=known,
     )
     routed = mlp_matrices(
         experts.names,
@@ -291,6 +285,8 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
         prefix="experts.",
         copies=experts.count,
         active_copies=experts.per_token,
+        lora=known,
+        lora_materialized=known,
     )
     shared: list[Matrix] = []
     if experts.shared_intermediate:
@@ -303,6 +299,7 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
             part="shared_experts",
             prefix=experts.shared_prefix,
             activated="shared_activated",
+            lora=not known,
         )
         if experts.shared_gate is not None:
             shared.append(

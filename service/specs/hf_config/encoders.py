@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from service.estimation.architecture import (
     Architecture,
-    Attention,
     Layer,
     Matrix,
     Vector,
@@ -21,7 +20,6 @@ from .blocks import (
     attention_matrices,
     attention_of,
     layer,
-    mlp_matrices,
 )
 from .fields import Fields
 from .llama_like import activation
@@ -49,9 +47,7 @@ def bert(fields: Fields) -> Architecture:
             up="intermediate.dense",
             down="output.dense",
         ),
-        norms=replace(
-            LAYER_NORM, names=("attention.output.LayerNorm", "output.LayerNorm")
-        ),
+        norms=replace(LAYER_NORM, names=("attention.output.LayerNorm", "output.LayerNorm")),
         gated=False,
         activation=activation(fields),
         qkv_bias=True,
@@ -66,9 +62,7 @@ def bert(fields: Fields) -> Architecture:
         raise fields.error("is_decoder", "an encoder used as a decoder is not covered")
     layers = blocks_of([shape] * fields.layers())
     types = fields.integer("type_vocab_size", 0, least=0)
-    fields.assume(
-        "counted with the masked-language-model head (a dense layer, a norm and a decoder with a bias)"
-    )
+    fields.assume("counted with the masked-language-model head (a dense layer, a norm and a decoder with a bias)")
     transform = Matrix(
         name="transform.dense",
         inputs=hidden,
@@ -82,15 +76,9 @@ def bert(fields: Fields) -> Architecture:
         layers,
         hidden=hidden,
         positions=fields.integer("max_position_embeddings"),
-        embeddings=(
-            Vector(
-                name="token_type_embeddings", size=types * hidden, part="embeddings"
-            ),
-        ),
+        embeddings=(Vector(name="token_type_embeddings", size=types * hidden, part="embeddings"),),
         outside=(transform,),
-        outside_vectors=(
-            Vector(name="embeddings.LayerNorm", size=2 * hidden, part="norms"),
-        ),
+        outside_vectors=(Vector(name="embeddings.LayerNorm", size=2 * hidden, part="norms"),),
         final_norm=replace(LAYER_NORM, names=("transform.LayerNorm",)),
         head_bias=True,
     )
@@ -106,15 +94,11 @@ def t5(fields: Fields) -> Architecture:
     gated = form.startswith("gated-")
     function = form.removeprefix("gated-")
     function = "gelu_new" if gated and function == "gelu" else function
-    names = Names(
-        q="q", k="k", v="v", o="o", gate="wi_0", up="wi_1" if gated else "wi", down="wo"
-    )
+    names = Names(q="q", k="k", v="v", o="o", gate="wi_0", up="wi_1" if gated else "wi", down="wo")
     buckets = fields.integer("relative_attention_num_buckets")
     encoder_count = fields.layers("num_layers")
     decoder_count = fields.layers("num_decoder_layers", encoder_count)
-    every = (
-        fields.model_type == "umt5"
-    )  # each layer has its own table of relative positions
+    every = fields.model_type == "umt5"  # each layer has its own table of relative positions
 
     def block(*, decoder: bool, first: bool) -> Layer:
         shape = Shape(
@@ -125,9 +109,7 @@ def t5(fields: Fields) -> Architecture:
             intermediate=intermediate,
             names=names,
             norms=Norms(
-                names=("self_attention_norm", "cross_attention_norm", "mlp_norm")
-                if decoder
-                else ("self_attention_norm", "mlp_norm")
+                names=("self_attention_norm", "cross_attention_norm", "mlp_norm") if decoder else ("self_attention_norm", "mlp_norm")
             ),
             gated=gated,
             activation=function,
@@ -156,13 +138,8 @@ def t5(fields: Fields) -> Architecture:
         )
 
     def _cross(shape: Shape) -> tuple[Matrix, ...]:
-        query, key, value, output = attention_matrices(
-            shape, reads="cross", output_reads="cross_attended"
-        )
-        inner = [
-            replace(matrix, name=f"EncDecAttention.{matrix.name}")
-            for matrix in (query, key, value, output)
-        ]
+        query, key, value, output = attention_matrices(shape, reads="cross", output_reads="cross_attended")
+        inner = [replace(matrix, name=f"EncDecAttention.{matrix.name}") for matrix in (query, key, value, output)]
         return (
             inner[0],
             replace(inner[1], reads="encoder"),
@@ -182,9 +159,7 @@ def t5(fields: Fields) -> Architecture:
         fields,
         (*encoder, *decoder),
         hidden=hidden,
-        final_norm=Norms(
-            names=("encoder.final_layer_norm", "decoder.final_layer_norm")
-        ),
+        final_norm=Norms(names=("encoder.final_layer_norm", "decoder.final_layer_norm")),
         max_positions=None,
     )
     return replace(model, encoder_decoder=True)
@@ -204,9 +179,7 @@ def vit(fields: Fields) -> Architecture:
         head_dim=hidden // heads,
         intermediate=fields.integer("intermediate_size"),
         names=Names(up="fc1", down="fc2"),
-        norms=Norms(
-            names=("layernorm_before", "layernorm_after"), kind="layer", bias=True
-        ),
+        norms=Norms(names=("layernorm_before", "layernorm_after"), kind="layer", bias=True),
         gated=False,
         activation=activation(fields),
         qkv_bias=bias,
@@ -216,9 +189,7 @@ def vit(fields: Fields) -> Architecture:
         rotary=False,
         kind="vision",
     )
-    image, patch, channels = (
-        fields.integer(name) for name in ("image_size", "patch_size", "num_channels")
-    )
+    image, patch, channels = (fields.integer(name) for name in ("image_size", "patch_size", "num_channels"))
     patches = (image // patch) ** 2
     tokens = 2 if fields.model_type == "deit" else 1
     labels = _labels(fields)
@@ -271,9 +242,7 @@ def _labels(fields: Fields) -> int:
             return len(labels)
     if fields.has("num_labels"):
         return fields.integer("num_labels")
-    fields.assume(
-        "two classes, the default of transformers, since the config names no labels"
-    )
+    fields.assume("two classes, the default of transformers, since the config names no labels")
     return 2
 
 

@@ -67,13 +67,8 @@ class Fields:
         """Everything that was assumed, class defaults in one sentence."""
         notes = list(self._assumed)
         if self._from_defaults:
-            listed = ", ".join(
-                f"{name} = {json.dumps(value)}"
-                for name, value in self._from_defaults.items()
-            )
-            notes.append(
-                f"not in the config, taken from the {self.model_type} defaults of {DEFAULTS_SOURCE}: {listed}"
-            )
+            listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._from_defaults.items())
+            notes.append(f"not in the config, taken from the {self.model_type} defaults of {DEFAULTS_SOURCE}: {listed}")
         return tuple(notes)
 
     # -- raw access ------------------------------------------------------------------------------------------------
@@ -94,9 +89,7 @@ class Fields:
     def error(self, name: str, detail: str) -> ConfigError:
         """An error that points at a field."""
         key, _ = self._find(name)
-        return ConfigError(
-            f"{self.pointer}/{key.replace('~', '~0').replace('/', '~1')}", detail
-        )
+        return ConfigError(f"{self.pointer}/{key.replace('~', '~0').replace('/', '~1')}", detail)
 
     def _default(self, name: str) -> Any:
         for key in (name, *self._aliases.get(name, ())):
@@ -124,9 +117,7 @@ class Fields:
             raise self.error(name, "is required to know the model's shape")
         return value
 
-    def layers(
-        self, name: str = "num_hidden_layers", derived: int | None = None
-    ) -> int:
+    def layers(self, name: str = "num_hidden_layers", derived: int | None = None) -> int:
         """A number of blocks."""
         count = self.integer(name, derived)
         if count > _MOST_LAYERS:
@@ -134,12 +125,7 @@ class Fields:
         return count
 
     def _as_integer(self, name: str, value: Any, least: int) -> int:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value != int(value)
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
             raise self.error(name, "must be an integer")
         if not least <= value <= _LARGEST_DIMENSION:
             raise self.error(name, f"must be between {least} and {_LARGEST_DIMENSION}")
@@ -152,11 +138,7 @@ class Fields:
             value = self._default(name)
         if value is None:
             return derived
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self.error(name, "must be a number")
         return float(value)
 
@@ -196,11 +178,7 @@ class Fields:
     def integers(self, name: str) -> list[int] | None:
         """A list of integers, None where there is none."""
         values = self.items(name)
-        return (
-            None
-            if values is None
-            else [self._as_integer(name, value, 0) for value in values]
-        )
+        return None if values is None else [self._as_integer(name, value, 0) for value in values]
 
     def nested(self, name: str, defaults: dict[str, Any] | None = None) -> Fields:
         """An object inside the config (an empty one where there is none)."""
@@ -209,9 +187,7 @@ class Fields:
             value = {}
         if not isinstance(value, dict):
             raise self.error(name, "must be an object")
-        inner = Fields(
-            value, self.model_type, f"{self.pointer}/{key}", defaults=defaults or {}
-        )
+        inner = Fields(value, self.model_type, f"{self.pointer}/{key}", defaults=defaults or {})
         inner._from_defaults = self._from_defaults
         inner._assumed = self._assumed
         return inner

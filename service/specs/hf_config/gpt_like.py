@@ -62,9 +62,7 @@ def gpt2(fields: Fields) -> Architecture:
     )
     shape = replace(shape, closes=not _drops(fields, "resid_pdrop"))
     if fields.flag("add_cross_attention"):
-        raise fields.error(
-            "add_cross_attention", "cross-attention in a GPT-2 decoder is not covered"
-        )
+        raise fields.error("add_cross_attention", "cross-attention in a GPT-2 decoder is not covered")
     layers = blocks_of([shape] * fields.layers("n_layer"))
     return language_model(
         fields,
@@ -121,26 +119,16 @@ def gpt_neo(fields: Fields) -> Architecture:
     kinds = _neo_kinds(fields) or (["global", "local"] * count)
     if len(kinds) < count:
         raise fields.error("attention_types", f"names {len(kinds)} layers of {count}")
-    layers = blocks_of(
-        replace(shape, window=window if kind == "local" else None)
-        for kind in kinds[:count]
-    )
+    layers = blocks_of(replace(shape, window=window if kind == "local" else None) for kind in kinds[:count])
     positions = fields.integer("max_position_embeddings")
-    return language_model(
-        fields, layers, hidden=hidden, positions=positions, final_norm=FINAL
-    )
+    return language_model(fields, layers, hidden=hidden, positions=positions, final_norm=FINAL)
 
 
 def _neo_kinds(fields: Fields) -> list[str]:
     """``[[["global", "local"], 12]]`` written out."""
     kinds: list[str] = []
     for group in fields.items("attention_types") or []:
-        if not (
-            isinstance(group, list)
-            and len(group) == 2
-            and isinstance(group[0], list)
-            and isinstance(group[1], int)
-        ):
+        if not (isinstance(group, list) and len(group) == 2 and isinstance(group[0], list) and isinstance(group[1], int)):
             raise fields.error("attention_types", "must be a list of [kinds, repeats]")
         kinds.extend(group[0] * min(group[1], 4096))
     return kinds
@@ -212,9 +200,7 @@ def gpt_neox(fields: Fields) -> Architecture:
     )
     shape = replace(
         shape,
-        norms=replace(
-            LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")
-        ),
+        norms=replace(LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")),
         qkv_bias=bias,
         output_bias=bias,
         rotary=True,
@@ -252,9 +238,7 @@ def phi(fields: Fields) -> Architecture:
         closes=not _drops(fields, "resid_pdrop"),
     )
     if fields.flag("qk_layernorm"):
-        shape = replace(
-            shape, query_key_norm=(2 * shape.head_dim, 2 * shape.head_dim)
-        )  # scale and bias of one head
+        shape = replace(shape, query_key_norm=(2 * shape.head_dim, 2 * shape.head_dim))  # scale and bias of one head
     layers = blocks_of([shape] * fields.layers())
     return language_model(
         fields,
@@ -315,11 +299,7 @@ def opt(fields: Fields) -> Architecture:
         layers,
         hidden=hidden,
         embedding_size=width,
-        embeddings=(
-            Vector(
-                name="embed_positions", size=(positions + 2) * hidden, part="embeddings"
-            ),
-        ),
+        embeddings=(Vector(name="embed_positions", size=(positions + 2) * hidden, part="embeddings"),),
         outside=outside,
         final_norm=replace(norms, names=("final_layer_norm",) if final else ()),
     )
@@ -344,15 +324,11 @@ def bloom(fields: Fields) -> Architecture:
     )
     shape = replace(
         shape,
-        norms=replace(
-            LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")
-        ),
+        norms=replace(LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")),
         closes=not _drops(fields, "hidden_dropout"),
     )
     layers = blocks_of([shape] * fields.layers("n_layer"))
-    embedding_norm = Vector(
-        name="word_embeddings_layernorm", size=2 * hidden, part="norms"
-    )
+    embedding_norm = Vector(name="word_embeddings_layernorm", size=2 * hidden, part="norms")
     return language_model(
         fields,
         layers,
@@ -398,9 +374,7 @@ def falcon(fields: Fields) -> Architecture:
         key_value_heads=groups,
         norms=replace(
             LAYER_NORMS,
-            names=("ln_attn", "ln_mlp")[:norms]
-            if new
-            else ("input_layernorm", "post_attention_layernorm")[:norms],
+            names=("ln_attn", "ln_mlp")[:norms] if new else ("input_layernorm", "post_attention_layernorm")[:norms],
         ),
         rotary=not fields.flag("alibi"),
         parallel_residual=parallel,
@@ -417,34 +391,24 @@ def mpt(fields: Fields) -> Architecture:
     attention = fields.nested("attn_config", {"alibi": True, "qk_ln": False})
     bias = not fields.flag("no_bias", True)
     kind = attention.text("attn_type", "multihead_attention")
-    groups = (
-        1 if kind == "multiquery_attention" else attention.integer("kv_n_heads", heads)
-    )
+    groups = 1 if kind == "multiquery_attention" else attention.integer("kv_n_heads", heads)
     alibi = attention.flag("alibi")
     feed_forward = fields.nested("ffn_config")
     ratio = fields.number("expansion_ratio", 4)
     names = Names(qkv="Wqkv", o="out_proj", up="up_proj", down="down_proj")
     intermediate = feed_forward.integer("ffn_hidden_size", int(ratio * hidden))
-    shape = _shape(
-        fields, hidden, heads, intermediate=intermediate, bias=bias, names=names
-    )
+    shape = _shape(fields, hidden, heads, intermediate=intermediate, bias=bias, names=names)
     norms = Norms(names=("norm_1", "norm_2"), kind="layer", bias=bias)
     shape = replace(
         shape,
         key_value_heads=groups,
         activation="gelu",
         norms=norms,
-        query_key_norm=_mpt_norms(hidden, groups * shape.head_dim, bias)
-        if attention.flag("qk_ln")
-        else None,
+        query_key_norm=_mpt_norms(hidden, groups * shape.head_dim, bias) if attention.flag("qk_ln") else None,
         closes=not _drops(fields, "resid_pdrop"),
     )
     layers = blocks_of([shape] * fields.layers("n_layers"))
-    learned = (
-        fields.flag("learned_pos_emb", True)
-        and not alibi
-        and not attention.flag("rope")
-    )
+    learned = fields.flag("learned_pos_emb", True) and not alibi and not attention.flag("rope")
     return language_model(
         fields,
         layers,

@@ -46,9 +46,7 @@ def read_latent(fields: Fields) -> Latent:
     )
 
 
-def with_latent_attention(
-    block: Layer, hidden: int, heads: int, latent: Latent, *, bias: bool
-) -> Layer:
+def with_latent_attention(block: Layer, hidden: int, heads: int, latent: Latent, *, bias: bool) -> Layer:
     """The block with latent attention in place of its own."""
     queries = heads * latent.query_key
     matrices: list[Matrix] = []
@@ -82,9 +80,7 @@ def with_latent_attention(
                 reads="query_latent",
             ),
         ]
-        vectors.append(
-            Vector(name="q_a_layernorm", size=latent.query_rank, part="norms")
-        )
+        vectors.append(Vector(name="q_a_layernorm", size=latent.query_rank, part="norms"))
     both = ("k_proj", "v_proj")
     matrices += [
         Matrix(
@@ -113,9 +109,7 @@ def with_latent_attention(
             reads="attended",
         ),
     ]
-    vectors.append(
-        Vector(name="kv_a_layernorm", size=latent.key_value_rank, part="norms")
-    )
+    vectors.append(Vector(name="kv_a_layernorm", size=latent.key_value_rank, part="norms"))
     rest = tuple(matrix for matrix in block.matrices if matrix.part != "attention")
     attention = Attention(
         query_heads=heads,
@@ -144,9 +138,7 @@ def _shape(fields: Fields, latent: Latent) -> Shape:
         head_dim=latent.query_key,
         intermediate=fields.integer("intermediate_size"),
         activation=activation(fields),
-        mlp_bias=fields.flag("mlp_bias")
-        if fields.model_type != "deepseek_v3"
-        else False,
+        mlp_bias=fields.flag("mlp_bias") if fields.model_type != "deepseek_v3" else False,
     )
 
 
@@ -168,25 +160,17 @@ def deepseek(fields: Fields) -> Architecture:
         activation=shape.activation,
         shared_intermediate=expert_width * shared,
         closing="shared_experts.down_proj" if shared else None,
+        peft="adapts",
     )
     first = fields.integer("first_k_dense_replace", 0, least=0)
     step = fields.integer("moe_layer_freq", 1)
     number = fields.layers()
-    dense = with_latent_attention(
-        layer(shape), shape.hidden, shape.heads, latent, bias=bias
-    )
-    sparse = with_latent_attention(
-        mixture(shape, experts), shape.hidden, shape.heads, latent, bias=bias
-    )
-    layers = tuple(
-        sparse if index >= first and index % step == 0 else dense
-        for index in range(number)
-    )
+    dense = with_latent_attention(layer(replace(shape, mlp_lora=False)), shape.hidden, shape.heads, latent, bias=bias)
+    sparse = with_latent_attention(mixture(shape, experts), shape.hidden, shape.heads, latent, bias=bias)
+    layers = tuple(sparse if index >= first and index % step == 0 else dense for index in range(number))
     extra = fields.integer("num_nextn_predict_layers", 0, least=0)
     if extra:
-        fields.assume(
-            f"{extra} multi-token-prediction layer(s) are counted apart from the model, as transformers loads it"
-        )
+        fields.assume(f"{extra} multi-token-prediction layer(s) are counted apart from the model, as transformers loads it")
     return language_model(
         fields,
         layers,
@@ -201,9 +185,7 @@ def minicpm3(fields: Fields) -> Architecture:
     latent = read_latent(fields)
     shape = replace(_shape(fields, latent), closes=False)
     bias = fields.flag("attention_bias")
-    block = with_latent_attention(
-        layer(shape), shape.hidden, shape.heads, latent, bias=bias
-    )
+    block = with_latent_attention(layer(replace(shape, mlp_lora=False)), shape.hidden, shape.heads, latent, bias=bias)
     return language_model(fields, (block,) * fields.layers(), hidden=shape.hidden)
 
 

@@ -38,11 +38,7 @@ def base(
     key_value_heads = fields.integer("num_key_value_heads", heads)
     if heads % key_value_heads:
         raise fields.error("num_key_value_heads", "must divide num_attention_heads")
-    if (
-        not fields.has("head_dim")
-        and fields.optional_integer("head_dim") is None
-        and hidden % heads
-    ):
+    if not fields.has("head_dim") and fields.optional_integer("head_dim") is None and hidden % heads:
         raise fields.error(
             "hidden_size",
             "must be a multiple of num_attention_heads where head_dim is not given",
@@ -71,11 +67,7 @@ def activation(fields: Fields) -> str:
     ):
         if fields.has(name):
             return fields.text(name)
-    return (
-        fields.text("hidden_act")
-        or fields.text("hidden_activation")
-        or fields.text("activation_function", "silu")
-    )
+    return fields.text("hidden_act") or fields.text("hidden_activation") or fields.text("activation_function", "silu")
 
 
 def head_norms(shape: Shape) -> Shape:
@@ -94,9 +86,7 @@ def full_norms(shape: Shape) -> Shape:
     )
 
 
-def uniform(
-    fields: Fields, shape: Shape, window: int | None = None, **options: object
-) -> Architecture:
+def uniform(fields: Fields, shape: Shape, window: int | None = None, **options: object) -> Architecture:
     """A model whose blocks are all alike."""
     layers = blocks_of([replace(shape, window=window)] * fields.layers())
     return language_model(fields, layers, hidden=shape.hidden, **options)  # type: ignore[arg-type]
@@ -134,9 +124,7 @@ def llama(fields: Fields) -> Architecture:
 
 def mistral(fields: Fields) -> Architecture:
     """Mistral: one window for all layers."""
-    return uniform(
-        fields, base(fields), fields.optional_integer("sliding_window", least=1)
-    )
+    return uniform(fields, base(fields), fields.optional_integer("sliding_window", least=1))
 
 
 def ministral(fields: Fields) -> Architecture:
@@ -148,9 +136,7 @@ def _qwen_window(fields: Fields) -> tuple[int | None, Callable[[int], bool]]:
     if not fields.flag("use_sliding_window"):
         return None, lambda _: False
     first = fields.integer("max_window_layers", 0, least=0)
-    return fields.optional_integer(
-        "sliding_window", least=1
-    ), lambda index: index >= first
+    return fields.optional_integer("sliding_window", least=1), lambda index: index >= first
 
 
 def _qwen(fields: Fields, shape: Shape) -> Architecture:
@@ -171,9 +157,7 @@ def qwen2(fields: Fields) -> Architecture:
 
 def qwen3(fields: Fields) -> Architecture:
     """Qwen 3: a norm on each head's query and key."""
-    return _qwen(
-        fields, head_norms(base(fields, attention_bias=fields.flag("attention_bias")))
-    )
+    return _qwen(fields, head_norms(base(fields, attention_bias=fields.flag("attention_bias"))))
 
 
 def gemma(fields: Fields) -> Architecture:
@@ -204,16 +188,10 @@ def _capped(fields: Fields, name: str) -> bool:
 def gemma3(fields: Fields) -> Architecture:
     """Gemma 3's text model: head norms, five windowed layers to one full."""
     shape = replace(
-        head_norms(
-            base(
-                fields, attention_bias=fields.flag("attention_bias"), norms=GEMMA_NORMS
-            )
-        ),
+        head_norms(base(fields, attention_bias=fields.flag("attention_bias"), norms=GEMMA_NORMS)),
         closes=False,
     )
-    pattern = fields.integer(
-        "sliding_window_pattern", fields.integer("_sliding_window_pattern", 6)
-    )
+    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
     return patterned(
         fields,
         replace(shape, softcap=_capped(fields, "attn_logit_softcapping")),
@@ -295,9 +273,7 @@ def cohere(fields: Fields) -> Architecture:
 
 def cohere2(fields: Fields) -> Architecture:
     """Command-R7B and A: three windowed layers to one full."""
-    pattern = fields.integer(
-        "sliding_window_pattern", fields.integer("_sliding_window_pattern", 4)
-    )
+    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 4))
     final = Norms(names=("norm",), kind="layer")
     return patterned(
         fields,
@@ -310,9 +286,7 @@ def cohere2(fields: Fields) -> Architecture:
 def stablelm(fields: Fields) -> Architecture:
     """StableLM 2 and 3B: layer norms, optional head norms and parallel blocks."""
     parallel = fields.flag("use_parallel_residual")
-    norms = (
-        replace(LAYER_NORMS, names=("input_layernorm",)) if parallel else LAYER_NORMS
-    )
+    norms = replace(LAYER_NORMS, names=("input_layernorm",)) if parallel else LAYER_NORMS
     shape = replace(
         base(fields, norms=norms),
         qkv_bias=fields.flag("use_qkv_bias"),
@@ -325,9 +299,7 @@ def stablelm(fields: Fields) -> Architecture:
 
 def glm(fields: Fields) -> Architecture:
     """GLM-4 (9B, ``glm``): biases on q, k and v, fused gate and up."""
-    shape = replace(
-        base(fields), qkv_bias=fields.flag("attention_bias"), names=FUSED_GATE_UP
-    )
+    shape = replace(base(fields), qkv_bias=fields.flag("attention_bias"), names=FUSED_GATE_UP)
     return uniform(fields, shape)
 
 
@@ -405,9 +377,7 @@ def arcee(fields: Fields) -> Architecture:
 
 def hunyuan(fields: Fields) -> Architecture:
     """Hunyuan, dense: head norms after the rotation."""
-    return uniform(
-        fields, head_norms(base(fields, attention_bias=fields.flag("attention_bias")))
-    )
+    return uniform(fields, head_norms(base(fields, attention_bias=fields.flag("attention_bias"))))
 
 
 def apertus(fields: Fields) -> Architecture:
@@ -415,9 +385,7 @@ def apertus(fields: Fields) -> Architecture:
     shape = head_norms(base(fields, attention_bias=fields.flag("attention_bias")))
     scalars = (Vector(name="act_fn", size=2, part="mlp"),)
     norms = Norms(names=("attention_layernorm", "feedforward_layernorm"))
-    return uniform(
-        fields, replace(shape, gated=False, extra_vectors=scalars, norms=norms)
-    )
+    return uniform(fields, replace(shape, gated=False, extra_vectors=scalars, norms=norms))
 
 
 def internlm(fields: Fields) -> Architecture:
@@ -446,18 +414,14 @@ def internlm3(fields: Fields) -> Architecture:
     shape = base(fields, mlp_bias=fields.flag("bias"))
     return uniform(
         fields,
-        replace(
-            shape, qkv_bias=fields.flag("qkv_bias"), output_bias=fields.flag("bias")
-        ),
+        replace(shape, qkv_bias=fields.flag("qkv_bias"), output_bias=fields.flag("bias")),
         tied_default=False,
     )
 
 
 def baichuan(fields: Fields) -> Architecture:
     """Baichuan 1 and 2: fused q, k and v without biases."""
-    return uniform(
-        fields, replace(base(fields), names=Names(qkv="W_pack")), tied_default=False
-    )
+    return uniform(fields, replace(base(fields), names=Names(qkv="W_pack")), tied_default=False)
 
 
 def qwen(fields: Fields) -> Architecture:
@@ -483,11 +447,7 @@ def chatglm(fields: Fields) -> Architecture:
     """ChatGLM 2, 3 and GLM-4 (remote code)."""
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
-    groups = (
-        fields.integer("multi_query_group_num", heads)
-        if fields.flag("multi_query_attention")
-        else heads
-    )
+    groups = fields.integer("multi_query_group_num", heads) if fields.flag("multi_query_attention") else heads
     bias = fields.flag("add_bias_linear")
     shape = Shape(
         hidden=hidden,
@@ -514,9 +474,7 @@ def chatglm(fields: Fields) -> Architecture:
         shape.norms,
         names=("final_layernorm",) if fields.flag("post_layer_norm", True) else (),
     )
-    vocabulary = fields.integer(
-        "padded_vocab_size", fields.optional_integer("vocab_size")
-    )
+    vocabulary = fields.integer("padded_vocab_size", fields.optional_integer("vocab_size"))
     return language_model(
         fields,
         layers,

@@ -30,6 +30,7 @@ def sparse_model(
     count = fields.layers()
     chosen = windows or [shape.window] * count
     plain = dense or shape
+    plain = replace(plain, mlp_lora=experts.peft != "adapts")
     built: dict[tuple[bool, int | None], Layer] = {}
     layers: list[Layer] = []
     for index in range(count):
@@ -65,7 +66,7 @@ def mixtral(fields: Fields) -> Architecture:
         per_token=_per_token(fields, count),
         intermediate=shape.intermediate,
         activation=shape.activation,
-        router_lora=True,
+        peft="adapts",
     )
     return sparse_model(
         fields,
@@ -96,7 +97,7 @@ def qwen2_moe(fields: Fields) -> Architecture:
         per_token=_per_token(fields, count),
         intermediate=fields.integer("moe_intermediate_size"),
         activation=shape.activation,
-        router_lora=True,
+        peft="adapts",
         shared_intermediate=fields.integer("shared_expert_intermediate_size"),
         shared_prefix="shared_expert.",
         shared_gate="shared_expert_gate",
@@ -119,21 +120,17 @@ def qwen3_moe(fields: Fields) -> Architecture:
         per_token=_per_token(fields, count),
         intermediate=fields.integer("moe_intermediate_size"),
         activation=shape.activation,
-        router_lora=True,
+        peft="adapts",
     )
     windows = None
     if fields.flag("use_sliding_window"):
         windows = [fields.optional_integer("sliding_window", least=1)] * fields.layers()
-    return sparse_model(
-        fields, shape, experts, sparse=_qwen_sparse(fields), windows=windows
-    )
+    return sparse_model(fields, shape, experts, sparse=_qwen_sparse(fields), windows=windows)
 
 
 def gpt_oss(fields: Fields) -> Architecture:
     """gpt-oss: biases throughout, attention sinks, every other layer windowed."""
-    shape = replace(
-        base(fields, attention_bias=fields.flag("attention_bias")), sinks=True
-    )
+    shape = replace(base(fields, attention_bias=fields.flag("attention_bias")), sinks=True)
     count = fields.integer("num_local_experts")
     experts = Experts(
         count=count,
@@ -145,9 +142,7 @@ def gpt_oss(fields: Fields) -> Architecture:
         router_name="router",
     )
     window = fields.optional_integer("sliding_window", least=1)
-    windows = layer_windows(
-        fields, fields.layers(), window, lambda index: index % 2 == 0
-    )
+    windows = layer_windows(fields, fields.layers(), window, lambda index: index % 2 == 0)
     return sparse_model(fields, shape, experts, windows=windows, tied_default=False)
 
 
@@ -160,7 +155,7 @@ def olmoe(fields: Fields) -> Architecture:
         per_token=_per_token(fields, count),
         intermediate=shape.intermediate,
         activation=shape.activation,
-        router_lora=True,
+        peft="adapts",
     )
     return sparse_model(fields, shape, experts)
 
@@ -176,13 +171,11 @@ def phimoe(fields: Fields) -> Architecture:
         intermediate=shape.intermediate,
         activation=shape.activation,
         router_name="router",
-        router_lora=True,
+        peft="linear",
     )
     shape = replace(shape, window=fields.optional_integer("sliding_window", least=1))
     final = replace(norms, names=("norm",))
-    return sparse_model(
-        fields, shape, experts, final_norm=final, head_bias=fields.flag("lm_head_bias")
-    )
+    return sparse_model(fields, shape, experts, final_norm=final, head_bias=fields.flag("lm_head_bias"))
 
 
 def granitemoe(fields: Fields) -> Architecture:
@@ -211,7 +204,7 @@ def llama4(fields: Fields) -> Architecture:
         intermediate=shape.intermediate,
         activation=shape.activation,
         router_name="router",
-        router_lora=True,
+        peft="linear",
         shared_intermediate=shape.intermediate,
         shared_prefix="shared_expert.",
     )
@@ -221,20 +214,12 @@ def llama4(fields: Fields) -> Architecture:
     interval = fields.integer("no_rope_layer_interval", 4)
     chunk = fields.optional_integer("attention_chunk_size", least=1)
     no_rope = fields.integers("no_rope_layers")
-    rotary = (
-        [bool(flag) for flag in no_rope]
-        if no_rope
-        else [(index + 1) % interval != 0 for index in range(count)]
-    )
+    rotary = [bool(flag) for flag in no_rope] if no_rope else [(index + 1) % interval != 0 for index in range(count)]
     if len(rotary) < count:
-        raise fields.error(
-            "no_rope_layers", f"has {len(rotary)} entries for {count} layers"
-        )
+        raise fields.error("no_rope_layers", f"has {len(rotary)} entries for {count} layers")
     windows = layer_windows(fields, count, chunk, lambda index: rotary[index])
     if chunk is not None:
-        fields.assume(
-            "chunked attention of Llama 4 is counted as a window of the chunk's length (an upper bound)"
-        )
+        fields.assume("chunked attention of Llama 4 is counted as a window of the chunk's length (an upper bound)")
     dense = replace(shape, intermediate=fields.integer("intermediate_size_mlp"))
     return sparse_model(
         fields,
@@ -262,7 +247,7 @@ def glm4_moe(fields: Fields) -> Architecture:
         activation=shape.activation,
         shared_intermediate=expert_width * shared,
         closing="shared_experts.down_proj" if shared else None,
-        router_lora=True,
+        peft="adapts",
     )
     first = fields.integer("first_k_dense_replace", 0, least=0)
     return sparse_model(
@@ -270,9 +255,7 @@ def glm4_moe(fields: Fields) -> Architecture:
         shape,
         experts,
         sparse=lambda index: index >= first,
-        multi_token_prediction_layers=fields.integer(
-            "num_nextn_predict_layers", 0, least=0
-        ),
+        multi_token_prediction_layers=fields.integer("num_nextn_predict_layers", 0, least=0),
     )
 
 
@@ -281,9 +264,7 @@ def dbrx(fields: Fields) -> Architecture:
     hidden = fields.integer("d_model")
     heads = fields.integer("n_heads")
     attention = fields.nested("attn_config", {"kv_n_heads": 1})
-    feed_forward = fields.nested(
-        "ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
-    )
+    feed_forward = fields.nested("ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})
     norms = Norms(names=("norm_1", "norm_2"), kind="layer")
     intermediate = feed_forward.integer("ffn_hidden_size")
     shape = Shape(
@@ -303,7 +284,7 @@ def dbrx(fields: Fields) -> Architecture:
         per_token=_per_token(feed_forward, count, "moe_top_k"),
         intermediate=intermediate,
         router_name="router.layer",
-        router_lora=True,
+        peft="linear",
         names=names,
     )
     return sparse_model(
