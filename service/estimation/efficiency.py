@@ -1,0 +1,303 @@
+"""Speed: the time of all steps from what the caller knows of it, from a prediction, or from a prior; and every MFU that follows.
+
+One run has three MFUs, by what is counted as its work: ``6nd`` (6 N D; 4 N D under adapters), ``causal`` (the matrices a token
+meets and half of the attention square) and ``full_attention`` (the whole square). HFU adds the recomputation. All divide by
+the devices' dense bf16 peak (fp16 where there is no bf16), whatever the recipe (PaLM, arXiv:2204.02311, appendix B).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from .correction import Factor
+from .items import Basis, Item, unknown
+from .run import Efficiency, Run
+from .spread import Spread, exactly, prior
+from .wholes import total
+
+CONVENTIONS = {"6nd": "compute.6nd", "causal": "compute.training", "full_attention": "compute.training_full_attention"}
+
+# Median MFU (6ND over the dense bf16 peak) of published runs by device family, where no step time can be predicted. From the
+# 596 runs of tests/cases/measured_public.jsonl, rows of at least 4 groups; the other families take the median of all.
+PRIOR_MFU = {"ampere": 0.40, "hopper": 0.31, "blackwell": 0.30, "cdna3": 0.23}
+PRIOR_MFU_ELSEWHERE = 0.33
+# Adapters are tuned on few devices in small batches, and 4-bit bases are unpacked before every product: LoRA and GPTQ Q-LoRA of
+# Qwen on A100 reach 0.27 and 0.19 of the peak where full training reaches 0.40 (4 N D basis).
+PRIOR_LORA, PRIOR_QUANTIZED = 0.68, 0.48
+PRIOR_FP8 = 1.3  # fp8 against bf16 of the same source and device, both over the bf16 peak
+# A constant MFU is off by a factor of 2 in one published run of ten (weighted, leaving each source out).
+PRIOR_SPREAD = 2.0
+
+
+class Prediction(Protocol):
+    """A predicted step: named seconds that add up, and the interval as multiples of their sum."""
+
+    @property
+    def parts(self) -> Mapping[str, float]: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """The run's work in every convention; None where it cannot be counted."""
+
+    six_nd: float | None
+    causal: float | None
+    full_attention: float | None
+    recompute: float | None  # what checkpointing executes again
+    forward_6nd: float | None  # 2 N D
+
+    def of(self, convention: str) -> float | None:
+        """FLOPs of an MFU convention."""
+        return {"6nd": self.six_nd, "causal": self.causal, "full_attention": self.full_attention}[convention]
+
+    def with_recompute(self, convention: str, checkpointing: str) -> float | None:
+        """FLOPs of an HFU: a convention's and its recomputation (under ``6nd``, full checkpointing repeats 2 N D)."""
+        work = self.of(convention)
+        again = 0.0 if checkpointing == "none" else self.recompute
+        if convention == "6nd" and checkpointing == "full":
+            again = self.forward_6nd
+        return None if work is None or again is None else work + again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Seconds of one step and of all steps; None with a reason."""
+
+    step: Spread | None
+    training: Spread | None
+    basis: Basis
+    formula: str
+    reason: str | None = None
+    assumptions: tuple[str, ...] = ()
+    parts: tuple[tuple[str, float], ...] = ()  # of a step, adding up to it
+    lower_bound: float | None = None  # of training
+    correction: Factor | None = None
+    uncalibrated: float | None = None  # seconds of a step before the correction
+
+
+def speed(run: Run, *, steps: int | None, tokens: float | None, flops: Flops, predicted: Prediction | None, why_not: str,
+          correction: Factor | None) -> Speed:  # fmt: skip
+    """The run's speed. ``why_not`` says why there is no prediction; a correction scales predictions and priors alone."""
+    if run.hardware is None:
+        return _unknown("no hardware is given")
+    if not steps or tokens is None:
+        return _unknown("the number of steps is not known: sequence_length is needed")
+    bound = lower_bound(run, flops)
+    given = run.efficiency
+    if given.given:
+        return _given(run, given, steps, tokens, flops, bound)
+    factor = 1.0 if correction is None else correction.factor
+    basis: Basis = "prior" if correction is None else "calibrated"
+    if predicted is not None:
+        parts = tuple((name, seconds * factor) for name, seconds in predicted.parts.items())
+        expected = total([seconds for _, seconds in parts])
+        uncalibrated = total(list(predicted.parts.values()))
+        step = _around(expected, predicted.low, predicted.high, correction)
+        return Speed(
+            step=step, training=step.times(steps), basis=basis, formula="sum of its parts", parts=parts, lower_bound=bound,
+            correction=correction, uncalibrated=uncalibrated,
+        )  # fmt: skip
+    return _prior(run, steps, flops, bound, why_not, correction)
+
+
+def _around(expected: float, low: float, high: float, correction: Factor | None) -> Spread:
+    if correction is not None:
+        low, high = correction.low, correction.high
+    return Spread(expected, expected * low, expected * high)
+
+
+def _unknown(reason: str, bound: float | None = None) -> Speed:
+    return Speed(step=None, training=None, basis="formula", formula="", reason=reason, lower_bound=bound)
+
+
+def _given(run: Run, given: Efficiency, steps: int, tokens: float, flops: Flops, bound: float | None) -> Speed:
+    """The caller's figure, exactly."""
+    basis: Basis = "pilot" if given.pilot else "given"
+    if given.step_seconds is not None:
+        step = exactly(given.step_seconds)
+        return Speed(step=step, training=step.times(steps), basis=basis, formula="efficiency.step_seconds", lower_bound=bound)
+    if given.input_tokens_per_second is not None:
+        training = exactly(tokens / given.input_tokens_per_second)
+        return Speed(
+            step=training.times(1 / steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
+            assumptions=("time.training = tokens.input / efficiency.input_tokens_per_second",),
+        )  # fmt: skip
+    convention = given.mfu_convention
+    if given.mfu is not None:
+        work, rate, name = flops.of(convention), given.mfu, f"mfu ({convention})"
+        formula = f"{CONVENTIONS[convention]} / (devices x mfu x peak)"
+    else:
+        assert given.hfu is not None
+        work, rate, name = flops.with_recompute(convention, run.activation_checkpointing), given.hfu, f"hfu ({convention})"
+        formula = f"({CONVENTIONS[convention]} + recomputation) / (devices x hfu x peak)"
+    peak = _peak(run)
+    if peak is None:
+        return _unknown("the device's dense bf16 or fp16 peak is not known", bound)
+    if work is None:
+        return _unknown(f"the FLOPs that {name} counts need the model's shape and sequence_length", bound)
+    training = exactly(work / (_devices(run) * rate * peak))
+    return Speed(
+        step=training.times(1 / steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
+        assumptions=(f"time.training = {formula}", f"peak {peak:.4g} FLOP/s a device, dense"),
+    )  # fmt: skip
+
+
+def prior_mfu(run: Run) -> float:
+    """The MFU (6ND) that published runs of such a device, method and recipe reach."""
+    assert run.hardware is not None
+    mfu = PRIOR_MFU.get(run.hardware.device.architecture or "", PRIOR_MFU_ELSEWHERE)
+    if run.method.quantization is not None:
+        mfu *= PRIOR_QUANTIZED
+    elif run.method.adapters:
+        mfu *= PRIOR_LORA
+    if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed"):
+        mfu *= PRIOR_FP8
+    if run.precision.recipe == "fp32":
+        # The plain unit is slower than the matrix unit the MFU divides by.
+        own, reference = run.hardware.device.peak_fp32_flops_per_second, run.hardware.device.reference_peak_flops_per_second
+        mfu *= own / reference if own and reference else 1.0
+    return mfu
+
+
+def _prior(run: Run, steps: int, flops: Flops, bound: float | None, why_not: str, correction: Factor | None) -> Speed:
+    assert run.hardware is not None
+    peak = _peak(run)
+    work = flops.with_recompute("6nd", run.activation_checkpointing)
+    if work is None:
+        work = flops.six_nd
+    if peak is None or work is None:
+        return _unknown("no peak of the device is known" if peak is None else "the FLOPs are not known", bound)
+    mfu = prior_mfu(run)
+    plain = work / (_devices(run) * mfu * peak)
+    spread = prior(1.0, 1 / PRIOR_SPREAD, PRIOR_SPREAD, run.interval_coverage)
+    factor = 1.0 if correction is None else correction.factor
+    training = _around(plain * factor, spread.low, spread.high, correction)
+    return Speed(
+        step=training.times(1 / steps),
+        training=training,
+        basis="prior" if correction is None else "calibrated",
+        formula="(compute.6nd + recomputation) / (devices x utilisation x peak) / steps",
+        assumptions=(
+            f"predicted from a constant utilisation of {mfu:.3g} of the dense peak, the median of published runs: {why_not}",
+            f"off by up to a factor of {PRIOR_SPREAD:g} in four runs of five",
+        ),
+        lower_bound=bound,
+        correction=correction,
+        uncalibrated=plain / steps,
+    )
+
+
+def _devices(run: Run) -> int:
+    assert run.hardware is not None
+    return run.hardware.device_count
+
+
+def _peak(run: Run) -> float | None:
+    return None if run.hardware is None else run.hardware.device.reference_peak_flops_per_second
+
+
+def lower_bound(run: Run, flops: Flops) -> float | None:
+    """Seconds of training at the recipe's own dense peak."""
+    if run.hardware is None:
+        return None
+    peak = run.hardware.device.recipe_peak_flops_per_second(run.precision.recipe)
+    work = flops.six_nd if flops.causal is None else flops.causal
+    return None if peak is None or work is None else work / (_devices(run) * peak)
+
+
+def items(run: Run, speed: Speed, *, steps: int | None) -> list[Item]:
+    """``time.step`` with its parts, and ``time.training``."""
+    if speed.step is None or speed.training is None:
+        reason = speed.reason or ""
+        return [unknown("time.step", "time", "seconds", reason), unknown("time.training", "time", "seconds", reason, parent="time.wall_clock")]
+    bound = speed.lower_bound
+    step = Item(
+        code="time.step", section="time", quantity="seconds", expected=speed.step.expected, low=speed.step.low, high=speed.step.high,
+        lower_bound=None if bound is None or not steps else bound / steps, formula=speed.formula, basis=speed.basis,
+        assumptions=speed.assumptions,
+    )  # fmt: skip
+    parts = [
+        Item(
+            code=f"time.step_{name}", section="time", quantity="seconds", expected=seconds, formula="", basis=speed.basis,
+            parent="time.step",
+        )
+        for name, seconds in speed.parts
+    ]  # fmt: skip
+    training = Item(
+        code="time.training", section="time", quantity="seconds", expected=speed.training.expected, low=speed.training.low,
+        high=speed.training.high, lower_bound=bound, formula="steps x time.step", basis=speed.basis, parent="time.wall_clock",
+    )  # fmt: skip
+    if speed.correction is not None:
+        for item, times in ((step, 1), (training, steps or 1)):
+            item.n, item.factor = speed.correction.n, speed.correction.factor
+            item.uncalibrated = None if speed.uncalibrated is None else speed.uncalibrated * times
+    return [step, *parts, training]
+
+
+def efficiency_items(run: Run, speed: Speed, flops: Flops) -> list[Item]:
+    """``efficiency.mfu`` in force, the MFU in each convention, and the HFU."""
+    given = run.efficiency
+    convention = given.mfu_convention
+    rows: list[tuple[str, float | None, str, float | None]] = [
+        ("mfu", flops.of(convention), CONVENTIONS[convention], given.mfu),
+        ("mfu_6nd", flops.six_nd, "compute.6nd", given.mfu if convention == "6nd" else None),
+        ("mfu_causal", flops.causal, "compute.training", given.mfu if convention == "causal" else None),
+        ("mfu_full_attention", flops.full_attention, CONVENTIONS["full_attention"], given.mfu if convention == "full_attention" else None),
+        (
+            "hfu",
+            flops.with_recompute(convention, run.activation_checkpointing),
+            f"({CONVENTIONS[convention]} + recomputation)",
+            given.hfu,
+        ),
+    ]
+    peak = _peak(run)
+    result = []
+    for name, work, symbol, stated in rows:
+        code = f"efficiency.{name}"
+        formula = f"{symbol} / (time.training x devices x dense peak)"
+        if speed.training is None or peak is None or work is None:
+            reason = speed.reason or ("the device's peak is not known" if peak is None else "its FLOPs need the shape and sequence_length")
+            result.append(unknown(code, "time", "fraction", reason, formula=formula))
+            continue
+        capacity = _devices(run) * peak
+        time = speed.training
+        result.append(
+            Item(
+                code=code, section="time", quantity="fraction", formula=formula,
+                expected=work / (time.expected * capacity) if stated is None else stated,
+                low=work / (time.high * capacity) if stated is None else stated,
+                high=work / (time.low * capacity) if stated is None else stated,
+                basis=speed.basis if stated is None or given.pilot else "given",
+            )
+        )  # fmt: skip
+    return result
+
+
+def throughput_items(run: Run, speed: Speed, amounts: Mapping[str, float | None], steps: float | None) -> list[Item]:
+    """Steady rates of the whole job: what a step reads over what it takes. ``steps`` counts a partial last step as its part."""
+    result = []
+    for name, amount in amounts.items():
+        code = f"throughput.{name}_per_second"
+        formula = f"{name} of a step / time.step"
+        if speed.step is None or amount is None or not steps:
+            reason = speed.reason or f"{name} is not known"
+            result.append(unknown(code, "time", "per_second", reason, formula=formula))
+            continue
+        stated = run.efficiency.input_tokens_per_second if name == "input_tokens" else None
+        per_step = amount / steps
+        result.append(
+            Item(
+                code=code, section="time", quantity="per_second", formula=formula,
+                expected=per_step / speed.step.expected if stated is None else stated,
+                low=per_step / speed.step.high if stated is None else stated,
+                high=per_step / speed.step.low if stated is None else stated,
+                basis=speed.basis,
+            )
+        )  # fmt: skip
+    return result
