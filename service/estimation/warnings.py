@@ -1,0 +1,299 @@
+"""What a caller should know before trusting a quote: the mistakes that training budgets are known for.
+
+Each rule is one function from what is known of the run to a warning or nothing; thresholds are named, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .items import Ledger, Warning
+from .run import Run
+
+# Hardly any published run exceeds this share of the dense peak of its own recipe: the best dense pretraining runs report 0.40 to
+# 0.57 (PaLM 0.462, Llama 3 405B 0.38 to 0.43, fms-fsdp on A100 0.57), fp8 over the bf16 peak up to 1.0.
+HIGHEST_MFU = 0.65
+HIGHEST_MFU_FP8 = 1.05
+MAIN_RUN_SHARE = 0.9  # leaves a tenth for everything that is not the main run
+PADDING_SHARE = 0.25
+ATTENTION_SHARE = 1 / 3  # half as much again on top of the matrices: 6 N D has lost its meaning
+SIX_ND_TOLERANCE = 0.10  # both known errors of 6 N D (attention left out, look-ups counted) are about a tenth at 8k tokens
+SMALL_RUN_DEVICE_HOURS = 8.0  # one working day of one device: less than preparing the data and reading the results takes
+OPTIMAL_TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al., arXiv:2203.15556
+OFF_OPTIMUM_FACTOR = 5.0
+HARMLESS_EPOCHS = 4.0  # repeating up to four times costs little loss (Muennighoff et al., arXiv:2305.16264)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the rules look at."""
+
+    run: Run
+    items: Ledger
+    active_parameters: float | None
+    fits: bool | str | None
+
+    def of(self, code: str) -> Any:
+        """Expected value of an item, or None."""
+        return self.items.expected(code)
+
+    def share(self, part: str, whole: str) -> float | None:
+        """One item over another; None where either is unknown."""
+        first, second = self.of(part), self.of(whole)
+        return None if first is None or not second else first / second
+
+
+def parameters_only(known: Known) -> Warning | None:
+    """Budgeting by the parameter count alone."""
+    if known.run.architecture.shape_known:
+        return None
+    return Warning(
+        code="parameters_only",
+        detail="a parameter count decides only a part: attention, activations and logits need the layers, widths and sequence_length",
+        pointer="/model/parameter_count",
+    )
+
+
+def peak_taken_as_real(known: Known) -> Warning | None:
+    """A theoretical peak taken as a real rate."""
+    given = known.run.efficiency
+    limit = HIGHEST_MFU_FP8 if known.run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else HIGHEST_MFU
+    for name, value in (("mfu", given.mfu), ("hfu", given.hfu)):
+        if value is not None and value > limit:
+            return Warning(
+                code="peak_taken_as_real",
+                detail=f"{name} {value:g} is more than published runs reach (about {limit:g}): a peak is no rate that training runs at",
+                pointer=f"/efficiency/{name}",
+            )
+    return None
+
+
+def faster_than_peak(known: Known) -> Warning | None:
+    """A time below what the devices' peak allows."""
+    item = known.items.get("time.training")
+    if item is None or item.expected is None or item.lower_bound is None or item.expected >= item.lower_bound:
+        return None
+    return Warning(
+        code="faster_than_peak",
+        detail=f"{item.expected:.4g} s of training is below the {item.lower_bound:.4g} s that the devices' dense peak allows",
+        pointer="/efficiency",
+    )
+
+
+def no_evaluation(known: Known) -> Warning | None:
+    """No evaluation in the budget."""
+    evaluation = known.run.evaluation
+    if evaluation.suites or evaluation.interval_steps or evaluation.device_hours is not None or evaluation.tokens_per_evaluation:
+        return None
+    return Warning(code="no_evaluation", detail="no evaluation is budgeted: nothing will say whether the run was worth it", pointer="/evaluation")
+
+
+def no_ablation_reserve(known: Known) -> Warning | None:
+    """No small runs beside the main one."""
+    reserves = known.run.reserves
+    if reserves.ablation_fraction or any(run.count and run.device_hours for run in reserves.ablation_runs):
+        return None
+    return Warning(
+        code="no_ablation_reserve",
+        detail="no ablations are budgeted: tokenizer, mixture, learning rate and batch size are usually chosen by small runs",
+        pointer="/reserves/ablation_fraction",
+    )
+
+
+def no_failure_reserve(known: Known) -> Warning | None:
+    """Nothing set aside for failed runs."""
+    if known.run.reserves.rerun_fraction != 0:
+        return None
+    return Warning(code="no_failure_reserve", detail="nothing is set aside for runs that fail", pointer="/reserves/rerun_fraction")
+
+
+def main_run_is_the_budget(known: Known) -> Warning | None:
+    """The main run takes nearly all."""
+    share = known.share("device_hours.training", "device_hours.total")
+    if share is None or share <= MAIN_RUN_SHARE:
+        return None
+    return Warning(
+        code="main_run_is_the_budget",
+        detail=f"the main run is {share:.0%} of all device-hours: a mistake found late leaves nothing to mend it with",
+        pointer="/reserves",
+    )
+
+
+def no_pilot(known: Known) -> Warning | None:
+    """Nothing measured yet."""
+    item = known.items.get("time.step")
+    if item is None or item.basis in ("calibrated", "pilot") or known.run.efficiency.step_seconds is not None:
+        return None
+    return Warning(code="no_pilot", detail="no pilot is measured yet: a few steps on the real devices bound the time best", pointer="/efficiency")
+
+
+def padding_dominates(known: Known) -> Warning | None:
+    """Padding is computed too."""
+    share = known.share("tokens.padding", "tokens.tensor_positions")
+    if share is None or share <= PADDING_SHARE:
+        return None
+    return Warning(
+        code="padding_dominates", detail=f"{share:.0%} of the computed positions are padding: pack or sort by length", pointer="/data/packing"
+    )
+
+
+def long_context_dominates(known: Known) -> Warning | None:
+    """Attention is a large part of the work."""
+    share = known.share("compute.attention", "compute.training")
+    if share is None or share <= ATTENTION_SHARE:
+        return None
+    return Warning(
+        code="long_context_dominates",
+        detail=f"attention is {share:.0%} of the training FLOPs: cost grows with the square of the length, not with the tokens",
+        pointer="/sequence_length",
+    )
+
+
+def masked_prompts_cost_compute(known: Known) -> Warning | None:
+    """Prompts without a loss are computed all the same."""
+    share = known.share("tokens.target", "tokens.input")
+    if known.run.data.histogram is None or share is None or share >= 1:
+        return None
+    return Warning(
+        code="masked_prompts_cost_compute",
+        detail=f"the loss counts {share:.0%} of the tokens read; the others are computed, forward and backward, all the same",
+        pointer="/data/prompt_tokens",
+    )
+
+
+def packing_without_mask(known: Known) -> Warning | None:
+    """Samples that see each other."""
+    if known.run.data.packing != "packed" or not known.run.data.cross_sample_attention:
+        return None
+    return Warning(
+        code="packing_without_mask",
+        detail="packed samples attend to each other: that changes what is learnt, not only what it costs",
+        pointer="/data/cross_sample_attention",
+    )
+
+
+def tokens_per_parameter(known: Known) -> Warning | None:
+    """Far from the compute-optimal ratio."""
+    tokens, parameters = known.of("tokens.input"), known.active_parameters
+    if known.run.method.objective != "pretrain" or known.run.method.kind != "full" or not tokens or not parameters:
+        return None
+    ratio = tokens / parameters
+    off = max(ratio / OPTIMAL_TOKENS_PER_PARAMETER, OPTIMAL_TOKENS_PER_PARAMETER / ratio)
+    if off <= OFF_OPTIMUM_FACTOR:
+        return None
+    side = "more" if ratio > OPTIMAL_TOKENS_PER_PARAMETER else "fewer"
+    return Warning(
+        code="tokens_per_parameter",
+        detail=f"{ratio:.3g} tokens a parameter, {off:.3g} times {side} than the {OPTIMAL_TOKENS_PER_PARAMETER:g} that give the lowest loss "
+        "for the training compute; fine where inference counts, if it is meant",
+        pointer="/data",
+    )
+
+
+def repeated_data(known: Known) -> Warning | None:
+    """Data read more often than any scaling law was fitted on."""
+    times = known.share("tokens.input", "tokens.unique")
+    if known.run.method.objective != "pretrain" or times is None or times <= 1:
+        return None
+    harm = "up to four epochs cost little loss" if times <= HARMLESS_EPOCHS else "beyond four epochs the loss gains less and less"
+    return Warning(
+        code="repeated_data",
+        detail=f"the data is read {times:.3g} times; scaling laws were fitted on data read once ({harm}, arXiv:2305.16264)",
+        pointer="/data/unique_tokens",
+    )
+
+
+def six_nd_off(known: Known) -> Warning | None:
+    """6 N D is a floor, not a budget."""
+    ratio = known.share("compute.training", "compute.6nd")
+    if ratio is None or abs(ratio - 1) <= SIX_ND_TOLERANCE:
+        return None
+    return Warning(
+        code="six_nd_off",
+        detail=f"the model's FLOPs are {ratio:.2f} times 6ND: it leaves attention out and counts look-ups, and is a floor, not a budget",
+        pointer="/model",
+    )
+
+
+def small_fine_tune(known: Known) -> Warning | None:
+    """Data and evaluation outweigh compute."""
+    hours = known.of("device_hours.training")
+    tuned = known.run.method.kind != "full" or known.run.method.objective != "pretrain"
+    if not tuned or hours is None or hours >= SMALL_RUN_DEVICE_HOURS:
+        return None
+    return Warning(
+        code="small_fine_tune",
+        detail=f"{hours:.2g} device-hours: preparing the data, building the evaluation and reading the failures will outweigh the compute",
+        pointer="/data",
+    )
+
+
+def does_not_fit(known: Known) -> Warning | None:
+    """The memory is not there, or may not be."""
+    if known.fits is None or known.fits is True:
+        return None
+    peak, hardware = known.of("memory.peak_process"), known.run.hardware
+    assert hardware is not None
+    text = f"{peak:.4g} bytes at the peak, {hardware.device.memory_bytes:.4g} on the device"
+    if known.fits is False:
+        return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")
+    return Warning(code="fit_uncertain", detail=f"the device's memory lies inside the interval of the peak: {text}", pointer="/hardware/device")
+
+
+def recipe_without_unit(known: Known) -> Warning | None:
+    """A recipe that the device has no matrix unit for."""
+    if known.run.hardware is None:
+        return None
+    device, recipe = known.run.hardware.device, known.run.precision.recipe
+    own = {
+        "bf16_mixed": device.peak_bf16_flops_per_second,
+        "bf16_pure": device.peak_bf16_flops_per_second,
+        "fp16_mixed": device.peak_fp16_flops_per_second,
+        "fp8_mixed": device.peak_fp8_flops_per_second,
+        "nvfp4_mixed": device.peak_fp4_flops_per_second,
+        "fp32": device.peak_fp32_flops_per_second,
+    }[recipe]
+    if own is not None:
+        return None
+    return Warning(
+        code="recipe_without_unit",
+        detail=f"no {recipe} peak of {device.name} is known: the quote uses its 16-bit peak",
+        pointer="/precision/recipe",
+    )
+
+
+def tensor_parallel_across_nodes(known: Known) -> Warning | None:
+    """Tensor parallel ranks that meet over the network."""
+    if known.run.hardware is None or known.run.layout.tensor <= known.run.hardware.devices_per_node:
+        return None
+    return Warning(
+        code="tensor_parallel_across_nodes",
+        detail="tensor-parallel ranks exchange activations in every layer, and here over the network",
+        pointer="/parallelism/tensor",
+    )
+
+
+def beyond_positions(known: Known) -> Warning | None:
+    """A sequence longer than the model's positions."""
+    limit, length = known.run.architecture.max_positions, known.run.sequence_length
+    if limit is None or length is None or length <= limit:
+        return None
+    return Warning(
+        code="sequence_beyond_positions", detail=f"{length} tokens, but the model's config has {limit} positions", pointer="/sequence_length"
+    )
+
+
+RULES: tuple[Callable[[Known], Warning | None], ...] = (
+    parameters_only, six_nd_off, long_context_dominates, padding_dominates, masked_prompts_cost_compute, packing_without_mask,
+    tokens_per_parameter, repeated_data, beyond_positions, peak_taken_as_real, faster_than_peak, recipe_without_unit,
+    tensor_parallel_across_nodes, no_pilot, does_not_fit, no_evaluation, no_ablation_reserve, no_failure_reserve, main_run_is_the_budget,
+    small_fine_tune,
+)  # fmt: skip
+
+
+def warnings(run: Run, items: Ledger, *, active_parameters: float | None, fits: bool | str | None) -> list[Warning]:
+    """Every warning that applies, in the order of the quote's sections."""
+    known = Known(run, items, active_parameters, fits)
+    return [warning for rule in RULES if (warning := rule(known)) is not None]
