@@ -1,0 +1,303 @@
+"""Bytes that a block keeps from its forward to its backward pass: what autograd saves, module by module.
+
+Symbols: h hidden size, q = query heads x head size, kv likewise for keys, f intermediate size, r adapter rank; a
+width is the bytes of one element. The rules themselves (which module copies what) are the stack's table; this file
+knows only which tensors a decoder block has. For Hugging Face the sums reproduce the counts of PyTorch's own
+saved-tensor hooks (tests/cases/oracle.jsonl, ``saved``), e.g. 16h + 8 + 4q + 4kv + 4 heads + 8f for Llama in bf16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ..architecture import Attention, Layer, Matrix
+from ..stacks.profile import AUTOCAST, COMPUTE, HALF, RESIDUAL, ActivationRule, BlockRule, Mode, NormRule, by_family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """How low-rank adapters hold their inputs."""
+
+    rank: int
+    element_bytes: float
+    dropout: bool
+    autocast: bool  # inputs are cast to 16 bits whatever the adapter's own width
+
+    def own_input_bytes(self, compute_bytes: float) -> float:
+        """Bytes per input element of the copy that one adapted matrix keeps for itself; 0 where it shares the input."""
+        mask = 1.0 if self.dropout else 0.0
+        if self.autocast and self.element_bytes > compute_bytes:
+            return compute_bytes + mask
+        if self.element_bytes > compute_bytes:
+            return self.element_bytes + mask
+        return compute_bytes + mask if self.dropout else 0.0
+
+    @property
+    def inner_bytes(self) -> float:
+        """Bytes per rank of the value between the two low-rank matrices."""
+        return 2.0 if self.autocast else self.element_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """Which parts of a block are trained, and through which the gradient flows."""
+
+    attention: bool = True
+    mlp: bool = True
+    norms: bool = True
+    reached: bool = True  # some parameter here or below is trained, so this block has a backward pass
+    input_gradient: bool = True  # the block's input needs a gradient
+    adapter: Adapter | None = None
+    adapted: frozenset[str] = frozenset()  # names of the adapted matrices
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one block keeps, as coefficients: bytes = tokens x (replicated + split/t + scores x keys/t + routed) + ..."""
+
+    replicated: float = 0.0  # per token; whole on every tensor-parallel rank unless the sequence is split too
+    split: float = 0.0  # per token; divided by tensor parallelism (heads, intermediate)
+    scores: float = 0.0  # per token and key position; divided by tensor parallelism
+    squares: float = 0.0  # per squared position, whatever the batch size (a position bias kept as a mask)
+    single: float = 0.0  # per token, only where the micro-batch is one sequence (views keep their base)
+    routed: float = 0.0  # per token, in the experts: grows with the load imbalance
+    fixed: float = 0.0  # per block
+    fixed_experts: float = 0.0  # per block, divided by expert parallelism
+    positions: float = 0.0  # per position, whatever the batch size
+
+    def __add__(self, other: Kept) -> Kept:
+        return Kept(*(getattr(self, name) + getattr(other, name) for name in Kept.__slots__))
+
+    def scaled(self, factor: float) -> Kept:
+        """All coefficients times a factor."""
+        return Kept(*(getattr(self, name) * factor for name in Kept.__slots__))
+
+
+def block(
+    rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained, first: bool = False
+) -> Kept:
+    """What a block keeps.
+
+    ``fused`` says that attention scores are never stored (flash or memory-efficient kernels); ``first`` that the block
+    is the first of its stack and holds what its successors share.
+    """
+    if not trained.reached:
+        return Kept()
+    kept = _norms(rules, family, hidden, layer, mode, trained) + _attention(rules, family, hidden, layer, mode, fused, trained)
+    kept += _mixture(rules, family, hidden, layer, mode, trained) if layer.mlp.experts else _mlp(rules, family, layer, mode, trained)
+    kept += _adapters(layer, mode, trained)
+    if rules.dropout_mask_bytes:
+        kept += Kept(replicated=2 * rules.dropout_mask_bytes * hidden)
+    if first:
+        kept += _first(rules, family, hidden, layer, mode, fused, trained)
+    return kept
+
+
+def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
+    """What the first block of a stack holds for all: cosines and sines, or the relative position bias and its buckets."""
+    a = layer.attention
+    if a.rotary:
+        return Kept(positions=2.0 * (a.rope_dim or a.query_key_dim) * RESIDUAL[mode])
+    if not _relative(rules, family):
+        return Kept()
+    squares = 8.0 if trained.attention else 0.0  # the look-up of the bias keeps its 64-bit indices
+    if layer.cross_attention is None:
+        return Kept(squares=squares)
+    squares += COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
+    encoded = COMPUTE[mode] * hidden if trained.attention and mode != AUTOCAST else 0.0
+    return Kept(squares=squares, replicated=encoded)
+
+
+def _relative(rules: BlockRule, family: str) -> bool:
+    """Whether a learned relative position bias is added to the scores (and kept as a mask by the fused kernels)."""
+    return family.startswith(rules.attention.relative_bias_families)
+
+
+def _inputs_shared(trained: Trained, matrices: Collection[Matrix], mode: Mode) -> bool:
+    """Whether an adapter reads the very tensor that the frozen matrix reads, and so keeps it."""
+    adapter = trained.adapter
+    return (
+        adapter is not None
+        and adapter.own_input_bytes(COMPUTE[mode]) == 0.0
+        and any(m.name in trained.adapted for m in matrices)
+    )
+
+
+def _readers(layer: Layer, role: str) -> list[Matrix]:
+    return [m for m in layer.matrices if role in m.roles]
+
+
+def _query_readers(layer: Layer) -> list[Matrix]:
+    """Matrices of self-attention that read the normalised hidden state."""
+    found = [m for m in layer.matrices if m.part == "attention" and "o_proj" not in m.roles]
+    if layer.attention.latent:
+        return [m for m in found if m.name.endswith(("q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj", "q_proj"))]
+    if layer.cross_attention is not None:
+        found = found[: max(1, len(found) // 2)]
+    return found
+
+
+def _mlp_readers(layer: Layer) -> list[Matrix]:
+    """Matrices of the MLP (or experts and router) that read the normalised hidden state."""
+    return [m for m in layer.matrices if m.part in ("mlp", "experts", "shared_experts", "router") and "down_proj" not in m.roles]
+
+
+def _norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
+    for key, rule in rules.norms.items():
+        if key.startswith("family:") and family.startswith(key[7:]):
+            return rule
+    return rules.norms[layer.norm]
+
+
+def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    rule = _norm_rule(rules, family, layer)
+    compute = COMPUTE[mode]
+    readers: list[tuple[list[Matrix], bool]] = [(_query_readers(layer), trained.attention)]
+    if layer.cross_attention is not None:
+        readers.append((readers[0][0][:1], trained.attention))
+    if layer.norms > 1 and not layer.parallel_residual or layer.parallel_residual and layer.norms > 1:
+        readers.append((_mlp_readers(layer), trained.mlp))
+    behind = max(0, layer.norms - len(readers))  # norms behind a matrix product, whose output only feeds the residual
+    per_element = 0.0
+    inputs = 1 if layer.parallel_residual else len(readers)  # parallel branches normalise one and the same input
+    per_element += inputs * rule.input_copy[mode] + behind * (rule.half_input_copy if mode == AUTOCAST else rule.input_copy[mode])
+    scale_copies = 0.0
+    if trained.norms:
+        per_element += len(readers) * rule.normalized[mode]
+        per_element += behind * (rule.half_normalized if mode == AUTOCAST else rule.normalized[mode])
+        scale_copies = rule.trained_scale_copy * hidden * (len(readers) + behind)
+    for matrices, weights_trained in readers:
+        if weights_trained:
+            per_element += compute * (max(1, len(matrices)) if mode == AUTOCAST else 1)
+        elif _inputs_shared(trained, matrices, mode) or any(m.part == "experts" and m.name in trained.adapted for m in matrices):
+            per_element += compute
+    replicated = per_element * hidden + rule.statistics * (len(readers) + behind)
+    if not trained.input_gradient and not trained.norms:  # nothing asks the first norm for its input's gradient
+        first = rule.input_copy[mode] * hidden + rule.statistics * (len(readers) if layer.parallel_residual else 1)
+        replicated -= first
+    return Kept(replicated=replicated, fixed=scale_copies)
+
+
+def _score_bytes(rules: BlockRule, family: str, a: Attention, mode: Mode) -> float:
+    scores = by_family(rules.attention.score_bytes, family, (6.0, 6.0, 4.0))
+    assert isinstance(scores, tuple)
+    softcap = rules.attention.softcap_bytes[mode] if a.softcap else 0.0
+    return float(scores[mode]) + softcap
+
+
+def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
+    a, width = layer.attention, COMPUTE[mode]
+    rule = rules.attention
+    output = a.query_heads * a.value_dim
+    queries = a.query_heads * a.query_key_dim
+    repeated = rule.repeats_key_values[mode] if fused else True
+    heads = a.query_heads if repeated else a.key_value_heads
+    keys, values = heads * a.query_key_dim, heads * a.value_dim
+    single = 0.0
+    fused_matrix = len(_query_readers(layer)) == 1 and not a.latent
+    storage = queries + a.key_value_heads * (a.query_key_dim + a.value_dim)  # a fused projection's whole output
+    if fused_matrix and not a.rotary:
+        kept = float(storage)  # three views of one tensor
+    elif fused_matrix:  # rotation makes new queries and keys; values stay a view that keeps the whole projection
+        kept = float(queries + keys + (storage if fused else values))
+        single = 0.0 if fused else float(storage - values)
+    elif a.latent:
+        plain = a.query_key_dim - (a.rope_dim or 0)
+        whole = a.query_heads * (plain + a.value_dim)  # values are a view of the decompressed keys and values
+        kept = float(queries + keys + (whole if fused else values))
+        single = 0.0 if fused else float(whole - values)
+    else:
+        kept = float(queries + keys + values)
+    split = width * kept
+    if a.query_key_norm:
+        norm = _norm_rule(rules, family, layer)
+        own = HALF if mode == AUTOCAST else mode
+        per = norm.half_input_copy + (norm.half_normalized if trained.norms else 0.0)
+        per = per if own == HALF else norm.input_copy[own] + (norm.normalized[own] if trained.norms else 0.0)
+        split += per * (a.query_heads + a.key_value_heads) * a.query_key_dim + norm.statistics * (a.query_heads + a.key_value_heads)
+    replicated = 0.0
+    if a.latent:
+        norm = _norm_rule(rules, family, layer)
+        ranks = (a.query_lora_rank or 0) + (a.key_value_lora_rank or 0)
+        count = (1 if a.query_lora_rank else 0) + 1
+        inner = norm.input_copy[HALF] + (norm.normalized[HALF] if trained.norms else 0.0) if mode != 2 else norm.input_copy[2] + norm.normalized[2]
+        down = [m for m in layer.matrices if m.name.endswith(("q_b_proj", "kv_b_proj"))]
+        inner += width if trained.attention or _inputs_shared(trained, down, mode) else 0.0
+        replicated += inner * ranks + norm.statistics * count
+    out_kept = fused or trained.attention or _inputs_shared(trained, _readers(layer, "o_proj"), mode)
+    split += width * output if out_kept else 0.0
+    scores = squares = 0.0
+    if fused:
+        split += 4.0 * a.query_heads  # log-sum-exp of each row, 32-bit
+        if rule.second_output[mode] and a.rope_dim and not a.latent and (trained.attention or _inputs_shared(trained, _readers(layer, "o_proj"), mode)):
+            split += width * output
+        squares = width * a.query_heads if _relative(rules, family) else 0.0
+    else:
+        scores = _score_bytes(rules, family, a, mode) * a.query_heads
+    total = Kept(replicated=replicated, split=split, scores=scores, squares=squares, single=width * single)
+    if layer.cross_attention is not None:
+        total += _cross(rules, family, layer.cross_attention, mode, fused, trained, layer)
+    return total
+
+
+def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool, trained: Trained, layer: Layer) -> Kept:
+    width = COMPUTE[mode]
+    queries = a.query_heads * a.query_key_dim
+    keys = (a.query_heads if rules.attention.repeats_key_values[mode] or not fused else a.key_value_heads) * a.query_key_dim
+    kept = width * (queries + 2 * keys + (queries if fused or trained.attention else 0))
+    replicated = 2.0 * width * queries if mode == AUTOCAST and trained.attention else 0.0  # two casts of the encoder's output
+    if fused:
+        return Kept(split=kept + 4.0 * a.query_heads, squares=1.0 if trained.attention else 0.0, replicated=replicated)
+    return Kept(split=kept, scores=_score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
+
+
+def _activation(rules: BlockRule, name: str) -> ActivationRule:
+    return rules.activations.get(name, rules.activations[""])
+
+
+def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    width, mlp = COMPUTE[mode], layer.mlp
+    rule = _activation(rules, mlp.activation)
+    down = _readers(layer, "down_proj")
+    product = trained.mlp or _inputs_shared(trained, down, mode) or (rule.keeps_output and not mlp.gated)
+    per = rule.inner[mode] + (width if product else 0.0)
+    if mlp.gated:
+        per += width + (width if rules.gate_output_kept and not rule.keeps_output else 0.0)  # the other factor, and the activated gate
+    copy = by_family(rules.product_copies, family, (0.0, 0.0, 0.0))
+    assert isinstance(copy, tuple)
+    per += float(copy[mode]) if trained.mlp else 0.0
+    return Kept(split=per * mlp.intermediate)
+
+
+def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    """Experts behind a grouped product: k sorted copies of the hidden state in and out, and the inside of k experts."""
+    width, mlp = COMPUTE[mode], layer.mlp
+    adapted = any(m.part == "experts" and m.name in trained.adapted for m in layer.matrices)
+    weights = trained.mlp or adapted  # an adapted expert's weights are materialised, so its inputs are kept too
+    rule = _activation(rules, mlp.activation)
+    inside = (rule.inner[mode] + width + (width if rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
+    copies = (width * 2 if weights else width) * hidden
+    routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)
+    shared = (inside if weights else inside) * mlp.shared_intermediate
+    copy = by_family(rules.router_copies, family, (0.0, 0.0, 0.0))
+    assert isinstance(copy, tuple)
+    router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + float(copy[mode]) * hidden * (1.0 if trained.mlp else 0.0)
+    materialised = (3.0 * mlp.intermediate + 1.0) * hidden * mlp.experts * width if adapted and not trained.mlp else 0.0  # with the router
+    return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
+
+
+def _adapters(layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    adapter = trained.adapter
+    if adapter is None:
+        return Kept()
+    own, replicated, split = adapter.own_input_bytes(COMPUTE[mode]), 0.0, 0.0
+    for m in layer.matrices:
+        if m.name not in trained.adapted or m.part in ("experts", "router"):
+            continue  # adapted as bare parameters: their sum with the adapter is materialised (``_mixture``)
+        if "o_proj" in m.roles or "down_proj" in m.roles:
+            split += own * m.inputs * m.active_copies
+        else:
+            replicated += own * m.inputs * m.active_copies
+        replicated += adapter.inner_bytes * adapter.rank * m.active_copies
+    return Kept(replicated=replicated, split=split)
