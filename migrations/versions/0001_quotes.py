@@ -67,6 +67,7 @@ def upgrade() -> None:
         sa.Column("external_system", sa.String(200)),
         sa.Column("external_id", sa.String(200)),
         sa.Column("received", sa.Text(), nullable=False),
+        sa.Column("pilot", sa.Text()),
         sa.Column("document", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_quotes"),
         sa.ForeignKeyConstraint(["team_id"], ["teams.id"], name="fk_quotes_team_id_teams"),

@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import URL, Column, Connection, DateTime, Dialect, Engine, ForeignKey, MetaData, String, create_engine, event
+from sqlalchemy import URL, Column, Connection, DateTime, Dialect, Engine, ForeignKey, MetaData, String, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
 
@@ -69,6 +70,11 @@ def id_column() -> Column[str]:
 def team_column() -> Column[str]:
     """`team_id`: whose row it is."""
     return Column("team_id", String(36), ForeignKey("teams.id"), nullable=False)
+
+
+def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both engines spell alike."""
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 class UnitOfWork:

@@ -13,16 +13,18 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, UnsupportedMediaType
 
 MAXIMUM_DEPTH = 64
 MAXIMUM_FAULTS = 50
+MAXIMUM_POINTER = 500
 _INTEGER_LIMIT = 2**63  # bytes and tokens are 64-bit; larger amounts (FLOPs) are floats
 _HARMFUL_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
@@ -33,6 +35,17 @@ class RequestModel(BaseModel):
     """Base of request bodies: unknown fields are refused, and text is not taken for a number nor 1 for true."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+def _to_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time is out of range") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+"""A moment in a body or a query: RFC 3339 with its offset, taken to UTC."""
 
 
 class _Bad:
@@ -57,6 +70,10 @@ class Body:
     def json(self) -> Any:
         """The document, or the problem with it."""
         return parse(self.content)
+
+    def examine(self) -> tuple[Any, list[Fault]]:
+        """The document with what is refused in it, for a body whose parts stand apart."""
+        return examine(self.content)
 
     def read(self, model: type[Model]) -> Model:
         """The document as a model."""
@@ -90,6 +107,14 @@ JsonBody = Annotated[Body, Depends(_read_body)]
 
 def parse(content: bytes) -> Any:
     """A JSON document from bytes; raises `MalformedBody` (not JSON) or `Invalid` (JSON with a value that is refused)."""
+    document, faults = examine(content)
+    if faults:
+        raise Invalid(faults[0].detail, errors=faults[:MAXIMUM_FAULTS])
+    return document
+
+
+def examine(content: bytes) -> tuple[Any, list[Fault]]:
+    """A JSON document and every value in it that is refused; raises where it is not JSON or has no bottom."""
     bad: list[_Bad] = []
 
     def refuse(detail: str) -> _Bad:
@@ -134,11 +159,8 @@ def parse(content: bytes) -> Any:
     except RecursionError as error:
         raise _nested() from error
     deep = content.count(b"[") + content.count(b"{") > MAXIMUM_DEPTH
-    if bad or deep or _HARMFUL_ESCAPE.search(content):
-        faults = list(_faults(document))
-        if faults:
-            raise Invalid(faults[0].detail, errors=faults[:MAXIMUM_FAULTS])
-    return document
+    harmful = bad or deep or _HARMFUL_ESCAPE.search(content)
+    return document, list(_faults(document)) if harmful else []
 
 
 def _nested() -> Invalid:
@@ -174,9 +196,9 @@ def _storable(text: str) -> bool:
 
 
 def pointer(path: tuple[str | int, ...]) -> str:
-    """A JSON Pointer (RFC 6901)."""
+    """A JSON Pointer (RFC 6901), cut where a hostile key makes it long."""
     text = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-    return text.encode("utf-8", "replace").decode()
+    return text[:MAXIMUM_POINTER].encode("utf-8", "replace").decode()
 
 
 def dump(document: Any) -> str:
@@ -199,7 +221,7 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
         path = _into(document, entry["loc"])
         detail = entry["msg"].removeprefix("Value error, ")
         if entry["type"] == "extra_forbidden":
-            detail = _unknown(str(path[-1]), known_fields(model, path[:-1]))
+            detail = "unknown field" + nearest(str(path[-1]), known_fields(model, path[:-1]))
         fault = Fault(pointer((*at, *path)), detail)
         faults.setdefault((fault.pointer, fault.detail), fault)
     found = list(faults.values())
@@ -209,9 +231,10 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
     return Invalid(summary + more, errors=found[:MAXIMUM_FAULTS])
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
+    """What to add to "unknown ...": the known name that is nearest, however far."""
     near = difflib.get_close_matches(name[:100].lower(), known, n=1, cutoff=0.0)
-    return f"unknown field; the nearest known one is '{near[0]}'" if near else "unknown field"
+    return f"; the nearest known one is '{near[0]}'" if near else ""
 
 
 def _into(document: Any, location: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -54,7 +54,9 @@ def decode(cursor: str | None) -> Position | None:
         raise invalid_parameter("cursor", "not a cursor of this list") from None
 
 
-def after(query: Select[Any], created_at: ColumnElement[datetime], row_id: ColumnElement[str], position: Position | None, limit: int) -> Select[Any]:
+def after(
+    query: Select[Any], created_at: ColumnElement[datetime], row_id: ColumnElement[str], position: Position | None, limit: int
+) -> Select[Any]:
     """The query's page: newest first, after the position, with one row more that says whether another page follows."""
     if position is not None:
         query = query.where(or_(created_at < position.created_at, and_(created_at == position.created_at, row_id < position.id)))

@@ -188,7 +188,9 @@ def list_keys(connection: Connection, team: str | None = None) -> list[Key]:
     query = select(api_keys.c.id, teams.c.name, api_keys.c.scopes, api_keys.c.created_at, api_keys.c.revoked_at).join(teams)
     if team is not None:
         query = query.where(teams.c.name == team)
-    return [Key(*row[:2], tuple(row[2].split()), *row[3:]) for row in connection.execute(query.order_by(api_keys.c.created_at, api_keys.c.id))]
+    return [
+        Key(*row[:2], tuple(row[2].split()), *row[3:]) for row in connection.execute(query.order_by(api_keys.c.created_at, api_keys.c.id))
+    ]
 
 
 def revoke_key(connection: Connection, key_id: str, now: datetime) -> bool:

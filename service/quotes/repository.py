@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from service.kit import documents, paging
-from service.kit.database import UtcDateTime, id_column, metadata, team_column
+from service.kit.database import UtcDateTime, id_column, insert, metadata, team_column
 from service.kit.identifiers import is_identifier
 
 STATUSES = ("open", "superseded", "measured")
@@ -58,6 +58,7 @@ quotes = Table(
     Column("external_system", String(200)),
     Column("external_id", String(200)),
     Column("received", Text, nullable=False),  # the spec as it came, JSON: what a revision patches
+    Column("pilot", Text),  # what a pilot run measured, JSON: code -> value
     Column("document", Text, nullable=False),  # the quote as it is answered, JSON, without what the columns above hold
     Index("ix_quotes_team_id_created_at", "team_id", "created_at", "id"),
     Index("ix_quotes_team_id_model_created_at", "team_id", "model", "created_at", "id"),
@@ -100,7 +101,7 @@ quote_events = Table(
 )
 
 # The order of the contract; `status` alone is not stored.
-_ENVELOPE = ("id", "created_at", "engine_version", "calibration_version", "status", "supersedes_id")
+ENVELOPE = ("id", "created_at", "engine_version", "calibration_version", "status", "supersedes_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class Stored:
     status: str
     supersedes_id: str | None
     received: str
+    pilot: str | None
     document: str
 
     def as_json(self) -> str:
@@ -136,6 +138,7 @@ class New:
     calibration_version: str | None
     supersedes_id: str | None = None
     received: str
+    pilot: str | None = None
     document: str
     columns: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -146,10 +149,10 @@ class New:
 def envelope(document: str, quote: Stored | New | None, *, engine_version: str = "", calibration_version: str | None = None) -> str:
     """A quote's JSON text: the fields that differ between a preview and a stored quote, then the document's."""
     if quote is None:
-        head: dict[str, Any] = dict.fromkeys(_ENVELOPE)
+        head: dict[str, Any] = dict.fromkeys(ENVELOPE)
         head |= {"engine_version": engine_version, "calibration_version": calibration_version, "status": "open"}
     else:
-        head = {name: getattr(quote, name) for name in _ENVELOPE}
+        head = {name: getattr(quote, name) for name in ENVELOPE}
         head["created_at"] = timestamp(quote.created_at)
     text = documents.dump(head)
     return text[:-1] + ("," if len(document) > 2 else "") + document[1:]
@@ -173,6 +176,7 @@ def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
                 "engine_version": quote.engine_version,
                 "calibration_version": quote.calibration_version,
                 "received": quote.received,
+                "pilot": quote.pilot,
                 "document": quote.document,
                 **quote.columns,
             }
@@ -194,11 +198,8 @@ def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
 
 def record_event(connection: Connection, quote_id: str, kind: str, moment: datetime) -> None:
     """Write down that a quote was superseded or measured; the first time counts."""
-    there = exists().where(quote_events.c.quote_id == quote_id, quote_events.c.kind == kind)
-    if not connection.execute(select(there)).scalar():
-        # Two at once: the second would violate the primary key, so it is told to leave the row alone.
-        insert = quote_events.insert().values(quote_id=quote_id, kind=kind, created_at=moment)
-        connection.execute(insert.prefix_with("OR IGNORE", dialect="sqlite").suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"))
+    values = {"quote_id": quote_id, "kind": kind, "created_at": moment}
+    connection.execute(insert(connection, quote_events).values(values).on_conflict_do_nothing())
 
 
 def _event(kind: str) -> ColumnElement[bool]:
@@ -220,6 +221,7 @@ def _stored(row: Row[Any]) -> Stored:
         status,
         row.supersedes_id,
         row.received,
+        row.pilot,
         row.document,
     )
 

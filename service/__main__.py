@@ -1,0 +1,196 @@
+"""The command line: `python -m service`; `--help` says the rest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .settings import Settings
+
+log = logging.getLogger("runquote")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the answer is the exit status."""
+    parser = _parser()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    commands = ("serve", "migrate", "keys", "openapi", "backtest")
+    if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
+        given.insert(0, "serve")
+    options = parser.parse_args(given)
+    try:
+        result: int = options.run(options)
+    except (ValueError, RuntimeError) as error:
+        print(f"runquote: {error}", file=sys.stderr)
+        return 2
+    return result
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m service",
+        description="Runquote: the budget of a model-training run, quoted before it starts and checked after it ends. "
+        "Without a command it serves. Settings are environment variables RUNQUOTE_*; see the README.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="migrate and serve (the default)", description="Bring the database up to date, then serve.")
+    serve.add_argument("--host", help="address to bind (RUNQUOTE_HOST, default 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to bind (RUNQUOTE_PORT, default 8000)")
+    serve.add_argument("--workers", type=int, help="processes (RUNQUOTE_WORKERS, default 1)")
+    serve.set_defaults(run=_serve)
+
+    migrate = commands.add_parser("migrate", help="bring the database up to date", description="Bring the database up to date.")
+    migrate.add_argument("revision", nargs="?", default="head", help="the revision to go up to (default: the newest)")
+    migrate.set_defaults(run=_migrate)
+
+    keys = commands.add_parser("keys", help="make, list and revoke API keys", description="API keys of teams.")
+    actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make a key", description="Make a key. It is printed once, alone, on stdout.")
+    create.add_argument("--team", required=True, help="the team it belongs to; made if there is none of that name")
+    create.add_argument("--scope", action="append", required=True, dest="scopes", metavar="SCOPE", help=_scopes() + "; repeatable")
+    create.set_defaults(run=_create_key)
+    listing = actions.add_parser("list", help="list keys", description="List keys, one a line: id, team, scopes, created, revoked.")
+    listing.add_argument("--team", help="of one team only")
+    listing.set_defaults(run=_list_keys)
+    revoke = actions.add_parser("revoke", help="revoke a key", description="Revoke a key; it stops working at once.")
+    revoke.add_argument("key", metavar="KEY", help="the key's id, or the key itself")
+    revoke.set_defaults(run=_revoke_key)
+
+    openapi = commands.add_parser("openapi", help="print the OpenAPI document", description="Print the OpenAPI document as JSON.")
+    openapi.set_defaults(run=_openapi)
+    return parser
+
+
+def _scopes() -> str:
+    from .kit.security import SCOPES
+
+    return ", ".join(SCOPES)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Settings from the environment, with what the command line says over them."""
+    for name in ("host", "port", "workers"):
+        value = getattr(options, name, None)
+        if value is not None:
+            os.environ[f"RUNQUOTE_{name.upper()}"] = str(value)  # worker processes read it too
+    return Settings()
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import uvicorn
+
+    from .kit import telemetry
+
+    settings = _settings(options)
+    telemetry.set_up_logging(settings.log_level)
+    if settings.workers > 1 and settings.url.get_backend_name() == "sqlite":
+        raise ValueError("SQLite has one writer: use PostgreSQL for more than one worker")
+    _bring_up(settings)
+    log.info("documentation at http://%s:%s/docs", _shown(settings.host), settings.port)
+    log.info("keys are %s", "required" if settings.auth_required else "not asked for: everything belongs to team 'default'")
+    folder = None
+    if settings.workers > 1:
+        folder = tempfile.mkdtemp(prefix="runquote-metrics-")
+        os.environ[telemetry.MULTIPROCESS_FOLDER] = folder
+    try:
+        uvicorn.run(
+            "service.app:create_app",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            log_config=None,
+            access_log=False,  # telemetry writes its own line
+            server_header=False,
+            timeout_graceful_shutdown=settings.shutdown_seconds,
+        )
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _shown(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+
+
+def _bring_up(settings: Settings, revision: str = "head") -> None:
+    from .kit import migration
+
+    url = settings.url
+    if url.get_backend_name() == "sqlite":
+        log.info("database: SQLite file %s", os.path.abspath(url.database or ""))
+    else:
+        log.info("database: %s", url.render_as_string(hide_password=True))
+    migration.upgrade(url, revision)
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    from .kit import telemetry
+
+    settings = _settings(options)
+    telemetry.set_up_logging(settings.log_level)
+    _bring_up(settings, options.revision)
+    return 0
+
+
+def _create_key(options: argparse.Namespace) -> int:
+    from .kit import migration, security
+    from .kit.database import Database
+
+    settings = Settings()
+    migration.upgrade(settings.url)
+    database = Database(settings.url)
+    with database.write() as work:
+        key = security.create_key(work.connection, options.team, options.scopes, datetime.now(UTC))
+        work.commit()
+    database.close()
+    print(key)
+    return 0
+
+
+def _list_keys(options: argparse.Namespace) -> int:
+    from .kit import security
+    from .kit.database import Database
+
+    database = Database(Settings().url)
+    with database.read() as connection:
+        for key in security.list_keys(connection, options.team):
+            revoked = "-" if key.revoked_at is None else key.revoked_at.isoformat(timespec="seconds")
+            print(key.id, key.team, ",".join(key.scopes), key.created_at.isoformat(timespec="seconds"), revoked, sep="\t")
+    database.close()
+    return 0
+
+
+def _revoke_key(options: argparse.Namespace) -> int:
+    from .kit import security
+    from .kit.database import Database
+
+    database = Database(Settings().url)
+    with database.write() as work:
+        revoked = security.revoke_key(work.connection, options.key, datetime.now(UTC))
+        work.commit()
+    database.close()
+    if not revoked:
+        print("runquote: no such key, or it was revoked before", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _openapi(_: argparse.Namespace) -> int:
+    from .app import create_app
+
+    print(json.dumps(create_app().openapi(), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The application: `create_app(settings)` builds it; nothing happens at import."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from . import __version__
+from .kit import api, idempotency, migration, problems
+from .kit.database import Database
+from .kit.telemetry import Metrics, Telemetry
+from .quotes import endpoints as quotes
+from .settings import Settings
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+Quotes the budget of a model-training run (FLOPs, device-hours, wall clock, peak memory, storage, reserves), item by item, each
+with its formula, its assumptions and an interval; keeps the quote; takes what was measured afterwards; compares and calibrates.
+
+The unit stands in every name. What cannot be computed is `null` with a reason, never zero. Errors are problem+json (RFC 9457).
+"""
+
+TAGS = [
+    {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
+    {"name": "operations", "description": "Health and metrics; no key is needed."},
+]
+
+
+class Health(BaseModel):
+    """How the service is."""
+
+    status: str = Field(description="`ok`, or why it is not.", examples=["ok"])
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application for these settings (from the environment where none are given)."""
+    settings = settings or Settings()
+    database = Database(settings.url, connections=settings.database_connections, timeout_seconds=settings.database_timeout_seconds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # A request holds one connection at a time, so as many requests are worked on as there are connections.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = settings.database_connections
+        try:
+            await run_in_threadpool(idempotency.forget_expired, database)
+        except Exception as error:
+            log.warning("old idempotency keys were not removed: %s", type(error).__name__)
+        yield
+        database.close()
+
+    app = FastAPI(
+        title="Runquote",
+        summary="The budget of a model-training run, quoted before it starts and checked after it ends.",
+        description=DESCRIPTION,
+        version=__version__,
+        openapi_tags=TAGS,
+        servers=[{"url": "/", "description": "This service"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.settings = settings
+    app.state.database = database
+    app.state.metrics = Metrics()
+    app.add_middleware(Telemetry, metrics=app.state.metrics)
+    problems.install(app)
+    _add_operations(app)
+    for router in (quotes.router,):
+        app.include_router(
+            router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
+        )
+    app.openapi = lambda: api.describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    return app
+
+
+def _add_operations(app: FastAPI) -> None:
+    @app.get("/healthz", tags=["operations"], summary="Whether the process answers")
+    async def get_health() -> Health:
+        """Says nothing of the database: a restart would not bring it back."""
+        return Health(status="ok")
+
+    @app.get(
+        "/readyz",
+        tags=["operations"],
+        summary="Whether requests can be served",
+        responses=api.gives(200, Health, "The database answers at the expected migration.") | api.problems(503),
+    )
+    def get_readiness(request: Request) -> Health:
+        """The database answers, and is at the migration that this code expects; 503 with the reason otherwise."""
+        try:
+            with request.app.state.database.read() as connection:
+                current = migration.current(connection)
+        except Exception as error:
+            log.warning("not ready", exc_info=error)
+            raise problems.Unavailable("The database does not answer", headers={"Retry-After": "2"}) from error
+        if current != migration.head():
+            expected = f"The database is at migration {current or 'none'}, this code expects {migration.head()}: run `migrate`"
+            raise problems.Unavailable(expected, headers={"Retry-After": "10"})
+        return Health(status="ok")
+
+    @app.get(
+        "/metrics",
+        tags=["operations"],
+        summary="Metrics for Prometheus",
+        response_class=Response,
+        responses={200: {"description": "Text exposition format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    def get_metrics(request: Request) -> Response:
+        """Requests and their seconds by route, quotes stored."""
+        metrics: Metrics = request.app.state.metrics
+        return Response(metrics.render(), media_type=metrics.content_type)
