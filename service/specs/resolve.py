@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.catalog import devices as device_catalog
+from service.estimation import parameters
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
@@ -13,7 +14,7 @@ from service.estimation.items import Warning
 from . import precision as widths
 from .errors import spec_error, suggestion
 from .resolve_data import resolve_data
-from .resolve_model import check_targets, resolve_model
+from .resolve_model import resolve_model
 from .section import Section
 from .spec import DeviceOverrideSpec, HardwareSpec, MethodSpec, RunSpec
 
@@ -95,6 +96,11 @@ def resolve(spec: RunSpec) -> Resolved:
         interval_coverage=top.take("interval_coverage", 0.8),
     )
     top.take("calibration", "latest")
+    try:
+        parameters.count(run)
+    except parameters.UnknownTarget as error:
+        where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
+        raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
     return Resolved(run=run, spec=top.out, provenance=provenance, warnings=tuple(warnings))
 
 
@@ -117,7 +123,6 @@ def _method(
     alpha: float = part.take("alpha", rank)
     targets = part.take("target_modules", "all-linear")
     saved = part.take("modules_to_save", [])
-    check_targets(targets, architecture)
     lora = r.Lora(
         rank=rank,
         alpha=alpha,

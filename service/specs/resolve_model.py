@@ -1,6 +1,10 @@
-"""The model of a spec, and the adapter targets it has."""
+"""The model of a spec."""
 
 from __future__ import annotations
+
+import json
+from functools import cache, lru_cache
+from typing import Any
 
 from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
@@ -8,13 +12,13 @@ from service.estimation.architecture import Architecture
 from . import counted, hf_config
 from .errors import spec_error, suggestion
 from .section import Section
-from .spec import CANONICAL_TARGETS, ModelSpec
+from .spec import ModelSpec
 
 
 def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> Architecture:
     """The architecture; the spec's model is echoed as it was given."""
     if spec.preset is not None:
-        architecture = model_catalog.architecture(spec.preset)
+        architecture = preset(spec.preset.lower())
         if architecture is None:
             raise spec_error("/model/preset", "is not a model of GET /v1/models" + suggestion(spec.preset, model_catalog.names()))
         top.out["model"] = {"preset": spec.preset}
@@ -24,7 +28,7 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
         top.out["model"] = {"hf_config": spec.hf_config}
         provenance["/model"] = "hf_config"
         try:
-            return hf_config.read(spec.hf_config)
+            return _read(json.dumps(spec.hf_config))
         except hf_config.ConfigError as error:
             raise spec_error("/model/hf_config" + error.pointer, error.detail) from None
     given = {name: value for name in ModelSpec.model_fields if (value := getattr(spec, name)) is not None}
@@ -33,18 +37,15 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
     return counted.architecture(**given)
 
 
-def check_targets(targets: str | list[str], architecture: Architecture) -> None:
-    """Refuse adapter targets that neither the model nor the canonical list knows."""
-    if isinstance(targets, str):
-        return
-    own = {matrix.name for layer, _ in architecture.kinds() for matrix in layer.matrices}
-    own.update(matrix.name for matrix in architecture.outside)
-    if architecture.head is not None:
-        own.add(architecture.head.name)
-    own.update(vector.name for vector in architecture.embeddings)
-    own.update(name.rpartition(".")[2] for name in tuple(own))
-    for index, target in enumerate(targets):
-        if target not in CANONICAL_TARGETS and target not in own:
-            raise spec_error(
-                f"/method/lora/target_modules/{index}", "is no module of this model" + suggestion(target, {*CANONICAL_TARGETS, *own})
-            )
+@cache
+def preset(name: str) -> Architecture | None:
+    """The architecture of a preset, read once."""
+    entry = model_catalog.preset(name)
+    return None if entry is None else hf_config.read(entry.config)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> Architecture:
+    """A config read once: callers quote the same model again and again."""
+    config: dict[str, Any] = json.loads(text)
+    return hf_config.read(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -30,7 +31,7 @@ from .fields import (
 )
 
 FROZEN_PARTS = ("embeddings", "lm_head", "attention", "mlp", "norms")
-CANONICAL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_LAYER_RANGE = re.compile(r"^layers:\d{1,5}(-\d{1,5})?$")
 
 
 def _fault(kind: str, message: str) -> PydanticCustomError:
@@ -125,10 +126,7 @@ class MethodSpec(Part):
     @classmethod
     def _known_parts(cls, value: list[str] | None) -> list[str] | None:
         for part in value or ():
-            if part in FROZEN_PARTS:
-                continue
-            first, _, last = part.removeprefix("layers:").partition("-")
-            if not part.startswith("layers:") or not first.isdecimal() or not last.isdecimal() or int(first) > int(last):
+            if part not in FROZEN_PARTS and not _LAYER_RANGE.match(part):
                 raise _fault("frozen_part", f"each must be one of {', '.join(FROZEN_PARTS)} or a range like layers:0-15")
         return value
 
