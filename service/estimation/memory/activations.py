@@ -124,23 +124,19 @@ def _inputs_shared(trained: Trained, matrices: Collection[Matrix], mode: Mode) -
     )
 
 
-def _readers(layer: Layer, role: str) -> list[Matrix]:
-    return [m for m in layer.matrices if role in m.roles]
+def _reading(layer: Layer, *values: str) -> list[Matrix]:
+    """Matrices that multiply one of the named values."""
+    return [m for m in layer.matrices if m.reads in values]
 
 
 def _query_readers(layer: Layer) -> list[Matrix]:
     """Matrices of self-attention that read the normalised hidden state."""
-    found = [m for m in layer.matrices if m.part == "attention" and "o_proj" not in m.roles]
-    if layer.attention.latent:
-        return [m for m in found if m.name.endswith(("q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj", "q_proj"))]
-    if layer.cross_attention is not None:
-        found = found[: max(1, len(found) // 2)]
-    return found
+    return [m for m in layer.matrices if m.part == "attention" and m.reads == "block"]
 
 
 def _mlp_readers(layer: Layer) -> list[Matrix]:
     """Matrices of the MLP (or experts and router) that read the normalised hidden state."""
-    return [m for m in layer.matrices if m.part in ("mlp", "experts", "shared_experts", "router") and "down_proj" not in m.roles]
+    return [m for m in layer.matrices if m.part != "attention" and m.reads in ("block", "middle")]
 
 
 def _norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
@@ -155,8 +151,8 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     compute = COMPUTE[mode]
     readers: list[tuple[list[Matrix], bool]] = [(_query_readers(layer), trained.attention)]
     if layer.cross_attention is not None:
-        readers.append((readers[0][0][:1], trained.attention))
-    if layer.norms > 1 and not layer.parallel_residual or layer.parallel_residual and layer.norms > 1:
+        readers.append((_reading(layer, "cross"), trained.attention))
+    if layer.norms > 1:
         readers.append((_mlp_readers(layer), trained.mlp))
     behind = max(0, layer.norms - len(readers))  # norms behind a matrix product, whose output only feeds the residual
     per_element = 0.0
@@ -170,7 +166,7 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     for matrices, weights_trained in readers:
         if weights_trained:
             per_element += compute * (max(1, len(matrices)) if mode == AUTOCAST else 1)
-        elif _inputs_shared(trained, matrices, mode) or any(m.part == "experts" and m.name in trained.adapted for m in matrices):
+        elif _inputs_shared(trained, matrices, mode) or any(m.lora_materialized and m.name in trained.adapted for m in matrices):
             per_element += compute
     replicated = per_element * hidden + rule.statistics * (len(readers) + behind)
     if not trained.input_gradient and not trained.norms:  # nothing asks the first norm for its input's gradient
@@ -195,7 +191,7 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
     heads = a.query_heads if repeated else a.key_value_heads
     keys, values = heads * a.query_key_dim, heads * a.value_dim
     single = 0.0
-    fused_matrix = len(_query_readers(layer)) == 1 and not a.latent
+    fused_matrix = not a.latent and len(_query_readers(layer)) == 1
     storage = queries + a.key_value_heads * (a.query_key_dim + a.value_dim)  # a fused projection's whole output
     if fused_matrix and not a.rotary:
         kept = float(storage)  # three views of one tensor
@@ -222,15 +218,15 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         ranks = (a.query_lora_rank or 0) + (a.key_value_lora_rank or 0)
         count = (1 if a.query_lora_rank else 0) + 1
         inner = norm.input_copy[HALF] + (norm.normalized[HALF] if trained.norms else 0.0) if mode != 2 else norm.input_copy[2] + norm.normalized[2]
-        down = [m for m in layer.matrices if m.name.endswith(("q_b_proj", "kv_b_proj"))]
+        down = _reading(layer, "query_latent", "key_value_latent")
         inner += width if trained.attention or _inputs_shared(trained, down, mode) else 0.0
         replicated += inner * ranks + norm.statistics * count
-    out_kept = fused or trained.attention or _inputs_shared(trained, _readers(layer, "o_proj"), mode)
+    out_kept = fused or trained.attention or _inputs_shared(trained, _reading(layer, "attended", "cross_attended"), mode)
     split += width * output if out_kept else 0.0
     scores = squares = 0.0
     if fused:
         split += 4.0 * a.query_heads  # log-sum-exp of each row, 32-bit
-        if rule.second_output[mode] and a.rope_dim and not a.latent and (trained.attention or _inputs_shared(trained, _readers(layer, "o_proj"), mode)):
+        if rule.second_output[mode] and a.rope_dim and not a.latent and (trained.attention or _inputs_shared(trained, _reading(layer, "attended", "cross_attended"), mode)):
             split += width * output
         squares = width * a.query_heads if _relative(rules, family) else 0.0
     else:
@@ -259,7 +255,7 @@ def _activation(rules: BlockRule, name: str) -> ActivationRule:
 def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     width, mlp = COMPUTE[mode], layer.mlp
     rule = _activation(rules, mlp.activation)
-    down = _readers(layer, "down_proj")
+    down = _reading(layer, "activated", "shared_activated")
     product = trained.mlp or _inputs_shared(trained, down, mode) or (rule.keeps_output and not mlp.gated)
     per = rule.inner[mode] + (width if product else 0.0)
     if mlp.gated:
@@ -273,7 +269,7 @@ def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Train
 def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     """Experts behind a grouped product: k sorted copies of the hidden state in and out, and the inside of k experts."""
     width, mlp = COMPUTE[mode], layer.mlp
-    adapted = any(m.part == "experts" and m.name in trained.adapted for m in layer.matrices)
+    adapted = any(m.lora_materialized and m.name in trained.adapted for m in layer.matrices)
     weights = trained.mlp or adapted  # an adapted expert's weights are materialised, so its inputs are kept too
     rule = _activation(rules, mlp.activation)
     inside = (rule.inner[mode] + width + (width if rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
@@ -293,9 +289,9 @@ def _adapters(layer: Layer, mode: Mode, trained: Trained) -> Kept:
         return Kept()
     own, replicated, split = adapter.own_input_bytes(COMPUTE[mode]), 0.0, 0.0
     for m in layer.matrices:
-        if m.name not in trained.adapted or m.part in ("experts", "router"):
+        if m.name not in trained.adapted or m.lora_materialized:
             continue  # adapted as bare parameters: their sum with the adapter is materialised (``_mixture``)
-        if "o_proj" in m.roles or "down_proj" in m.roles:
+        if m.reads in ("attended", "cross_attended", "activated", "shared_activated"):
             split += own * m.inputs * m.active_copies
         else:
             replicated += own * m.inputs * m.active_copies

@@ -85,7 +85,7 @@ def _read(config: dict[str, Any], pointer: str, *, nested: bool) -> Architecture
         return _read_nest(config, name, pointer)
     known = SAME_AS.get(name, name)
     if known in READERS:
-        model = READERS[known](Fields(config, known, pointer))
+        model = _partly_rotated(READERS[known](Fields(config, known, pointer)), config, known)
         return model if known == name else replace(model, family=name)
     if name in NESTS:
         raise ConfigError(
@@ -93,6 +93,25 @@ def _read(config: dict[str, Any], pointer: str, *, nested: bool) -> Architecture
             "is required: this model type keeps its language model's shape there",
         )
     return _generic(config, name, pointer)
+
+
+# Share of a head's dimensions that rotary positions turn, where the class's own default is below one.
+ROTARY_SHARES = {"gpt_neox": 0.25, "phi": 0.5, "stablelm": 0.25, "persimmon": 0.5, "nemotron": 0.5, "glm": 0.5}
+
+
+def _partly_rotated(model: Architecture, config: dict[str, Any], name: str) -> Architecture:
+    """The model with the rotated part of its heads stated, where only a part is (it decides what attention keeps)."""
+    nested = config.get("rope_parameters") if isinstance(config.get("rope_parameters"), dict) else {}
+    given = (config.get("partial_rotary_factor"), config.get("rotary_pct"), (nested or {}).get("partial_rotary_factor"))
+    share = next((value for value in given if isinstance(value, int | float)), ROTARY_SHARES.get(name, 1.0))
+    if not 0 < share < 1:
+        return model
+    changed = {
+        id(layer): replace(layer, attention=replace(layer.attention, rope_dim=int(layer.attention.query_key_dim * share)))
+        for layer, _ in model.kinds()
+        if layer.attention.rotary and not layer.attention.latent
+    }
+    return replace(model, layers=tuple(changed.get(id(layer), layer) for layer in model.layers))
 
 
 def _read_nest(config: dict[str, Any], name: str, pointer: str) -> Architecture:
