@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from . import __version__
+from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
@@ -30,6 +31,7 @@ The unit stands in every name. What cannot be computed is `null` with a reason, 
 
 TAGS = [
     {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
+    {"name": "catalog", "description": "Devices and models, each with its source."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
 ]
 
@@ -74,7 +76,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (quotes.router,):
+    for router in (quotes.router, catalog.router):
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )

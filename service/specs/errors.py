@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from service.kit.problems import Fault, Invalid
 
 
@@ -15,9 +12,3 @@ class SpecError(Invalid):
 def spec_error(pointer: str, detail: str) -> SpecError:
     """One fault at one JSON Pointer."""
     return SpecError(f"{pointer}: {detail}", errors=[Fault(pointer, detail)])
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """``; did you mean `x`?`` where a known name is close, else nothing."""
-    matches = difflib.get_close_matches(name[:100].lower(), list(known), n=1, cutoff=0.5)
-    return f"; did you mean `{matches[0]}`?" if matches else ""

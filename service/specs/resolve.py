@@ -10,9 +10,10 @@ from service.estimation import parameters
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
+from service.kit.documents import nearest
 
 from . import precision as widths
-from .errors import spec_error, suggestion
+from .errors import spec_error
 from .resolve_data import resolve_data
 from .resolve_model import resolve_model
 from .section import Section
@@ -162,7 +163,7 @@ def _hardware(
     entry = device_catalog.find(spec.device)
     if entry is None:
         known = device_catalog.devices()
-        raise spec_error("/hardware/device", "is not a device of GET /v1/devices" + suggestion(spec.device, known))
+        raise spec_error("/hardware/device", "is not a device of GET /v1/devices" + nearest(spec.device, list(known)))
     section.take("device")
     device = entry.device
     count: int = section.take("device_count", 1)

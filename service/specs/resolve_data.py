@@ -92,4 +92,4 @@ def _unique(datasets: list[dict[str, Any]], total: int) -> int | None:
     whole = sum(weights)
     if whole <= 0:
         return None
-    return sum(min(int(d["tokens"]), int(round(total * weight / whole))) for d, weight in zip(datasets, weights, strict=True))
+    return sum(min(int(d["tokens"]), round(total * weight / whole)) for d, weight in zip(datasets, weights, strict=True))

@@ -8,9 +8,10 @@ from typing import Any
 
 from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
+from service.kit.documents import nearest
 
 from . import counted, hf_config
-from .errors import spec_error, suggestion
+from .errors import spec_error
 from .section import Section
 from .spec import ModelSpec
 
@@ -20,7 +21,7 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
     if spec.preset is not None:
         architecture = preset(spec.preset.lower())
         if architecture is None:
-            raise spec_error("/model/preset", "is not a model of GET /v1/models" + suggestion(spec.preset, model_catalog.names()))
+            raise spec_error("/model/preset", "is not a model of GET /v1/models" + nearest(spec.preset, model_catalog.names()))
         top.out["model"] = {"preset": spec.preset}
         provenance["/model"] = "preset"
         return architecture
