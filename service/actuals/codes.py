@@ -1,0 +1,60 @@
+"""What each measurable code is: how values of several attempts are put together, and whether one speaks of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+Together = Literal["sum", "maximum", "reached", "per_step", "rate"]
+
+_PARTS = {
+    "tokens": "input target padding tensor_positions unique truncated squared_lengths",
+    "compute": "training linear attention training_full_attention 6nd 6nd_non_embedding executed forward backward recompute",
+    "time": "step training wall_clock startup checkpointing evaluation data_stall restarts",
+    "device_hours": "training run total ablation rerun generation evaluation",
+    "efficiency": "mfu mfu_6nd mfu_causal mfu_full_attention hfu",
+    "throughput": "input_tokens_per_second target_tokens_per_second tensor_positions_per_second",
+    "memory": "weights gradients master_weights optimizer_states model_states activations logits transient peak_allocated"
+    " fragmentation peak_reserved framework communication peak_process",
+    "host_memory": "offload",
+    "storage": "checkpoint_full checkpoint_weights checkpoints_retained raw_data processed_data tokenized_data caches logs total",
+}
+CODES: tuple[str, ...] = tuple(f"{section}.{part}" for section, parts in _PARTS.items() for part in parts.split())
+
+# A value of nothing: a counter that is off, a peak before the device was touched. Other codes may be 0.
+_POSITIVE = ("memory.peak", "throughput.", "efficiency.", "tokens.input", "tokens.tensor_positions", "compute.", "storage.checkpoint_")
+# A quantity of the worst device, which the device's memory bounds.
+DEVICE_MEMORY = "memory."
+
+
+def known(code: str, quoted: Collection[str]) -> bool:
+    """Whether a value of this code can be set beside something: a code of the contract, or an item of the quote."""
+    return code in CODES or code in quoted
+
+
+def positive(code: str) -> bool:
+    """Whether 0 is impossible."""
+    return code in {"time.step", "time.wall_clock"} or code.startswith(_POSITIVE)
+
+
+def together(code: str) -> Together:
+    """How attempts make one value: hours and seconds add up, peaks and sizes are the maximum, counters that go on after a
+    restart are what they reached, a step's time and rates are averages weighted by steps.
+    """
+    if code == "time.step" or code.startswith("efficiency."):
+        return "per_step"
+    if code.startswith("throughput."):
+        return "rate"
+    if code.startswith(("time.", "device_hours.", "compute.", "cost.")):
+        return "sum"
+    return "reached" if code.startswith("tokens.") else "maximum"
+
+
+def whole_run(code: str) -> bool:
+    """Whether the estimate is of the whole run, so that an unfinished one only bounds it."""
+    return together(code) in {"sum", "reached"} or code == "storage.checkpoints_retained"
+
+
+def steady(code: str) -> bool:
+    """Whether some steps tell the whole: a step's time, a rate, an efficiency."""
+    return together(code) in {"per_step", "rate"}
