@@ -18,6 +18,7 @@ from .kit import api, idempotency, migration, problems
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
 from .quotes import endpoints as quotes
+from .scaling import endpoints as scaling
 from .settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ The unit stands in every name. What cannot be computed is `null` with a reason, 
 TAGS = [
     {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
     {"name": "catalog", "description": "Devices and models, each with its source."},
+    {"name": "scaling", "description": "Published scaling laws, and what a faster stage gains the whole job."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
 ]
 
@@ -76,7 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (quotes.router, catalog.router):
+    for router in (quotes.router, catalog.router, scaling.router):
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )
