@@ -51,8 +51,11 @@ class Observation:
     drift: float | None  # log of the part of the ratio that steps, tokens and devices explain; None where unknown
 
 
-def observe(quoted: Quoted, group: Sequence[Measured], everything: Sequence[Measured]) -> Observation | None:
-    """The observation of one group of current values; None where it cannot be set beside the estimate."""
+def observe(quoted: Quoted, group: Sequence[Measured]) -> Observation | None:
+    """The observation of one group of current values; None where it cannot be set beside the estimate.
+
+    It depends on the group alone, so late and corrected values give what they would have given in order.
+    """
     row, _ = row_of(quoted, group)
     if row is None:
         return None
@@ -61,21 +64,16 @@ def observe(quoted: Quoted, group: Sequence[Measured], everything: Sequence[Meas
         value=row.measured,
         log_ratio=math.log(ratio) if ratio else None,
         censored=row.bound is not None,
-        drift=_drift(quoted, row, everything),
+        drift=_drift(quoted, row, group),
     )
 
 
-def _drift(quoted: Quoted, row: Row, everything: Sequence[Measured]) -> float | None:
-    """The log of the spec's share in a whole-run time; 0 for codes that steps and devices do not scale."""
+def _drift(quoted: Quoted, row: Row, group: Sequence[Measured]) -> float | None:
+    """The log of what steps and devices explain of a whole-run time; 0 for codes that they do not scale."""
     if not row.code.startswith(("device_hours.", "time.")) or row.code == "time.step":
         return 0.0
-    direct, _ = direct_rows(quoted, everything)
-    by_code: dict[str, Row] = {}
-    for found in direct:
-        by_code.setdefault(found.code, found)
-    factors = {entry["what"]: entry["factor"] for entry in spec_drift(quoted, by_code, current(everything))}
-    work = factors["tokens"] if factors["tokens"] is not None else factors["steps"]
-    if row.bound or work is None:
+    factors = {entry["what"]: entry["factor"] for entry in spec_drift(quoted, {}, group)}
+    if row.bound or factors["steps"] is None:
         return None
     devices = 1.0 if row.code.startswith("device_hours.") else factors["devices"] or 1.0
-    return math.log(work / devices)
+    return math.log(factors["steps"] / devices)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from .comparison import Measured, Row, current, steps_reached
@@ -139,5 +140,5 @@ def waits_seconds(values: Sequence[Measured]) -> float | None:
         best = windows if len(windows) > len(best) else best
     if len(best) < 2:
         return None
-    gaps = ((later[0] - earlier[1]).total_seconds() for earlier, later in zip(best, best[1:], strict=False))
+    gaps = ((later[0] - earlier[1]).total_seconds() for earlier, later in pairwise(best))
     return math.fsum(max(0.0, gap) for gap in gaps)

@@ -1,0 +1,194 @@
+"""Measurements in the database: append-only, one row a value.
+
+A correction is a row that names the one it corrects. A row may also carry an *observation*: what its group of values (one
+code by one method of one source of one quote) says of the quote once this row is there. The observation of the row that
+no other ``replaces_id`` names is the one that stands, so figures of accuracy can be kept by adding and taking away, and
+rebuilt from the rows alone:
+
+    SELECT ... FROM measurements m WHERE m.log_ratio IS NOT NULL AND NOT m.censored
+    AND NOT EXISTS (SELECT 1 FROM measurements later WHERE later.replaces_id = m.id)
+
+Whoever writes holds the quote's row, so numbers of attempts and observations of one quote are made one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    Row,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    select,
+    text,
+)
+
+from service.kit import paging
+from service.kit.database import UtcDateTime, id_column, metadata, team_column
+from service.quotes.repository import quote_labels, quotes
+
+from .comparison import Measured
+from .measurement import OUTCOMES
+
+_KEY = ("quote_id", "source", "attempt", "code", "method", "scope")
+
+measurements = Table(
+    "measurements",
+    metadata,
+    id_column(),
+    team_column(),
+    Column("quote_id", String(36), ForeignKey("quotes.id"), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("observed_at", UtcDateTime, nullable=False),  # the attempt's end; when it was recorded where that is not known
+    # The attempt.
+    Column("source", String(60), nullable=False),
+    Column("job_id", String(200)),
+    Column("attempt", Integer, nullable=False),
+    Column("outcome", String(20), nullable=False),
+    Column("covers", String(100)),  # separated by spaces; null: not said
+    Column("steps_completed", BigInteger),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("device_count", BigInteger),
+    # The value. A double holds every whole number of bytes or tokens below 2**53 exactly.
+    Column("code", String(80), nullable=False),
+    Column("value", Float(53), nullable=False),
+    Column("method", String(200), nullable=False),
+    Column("scope", String(10), nullable=False),  # "" where there is none: null would not be unique
+    Column("basis", String(20)),
+    Column("excludes", String(60), nullable=False),  # separated by spaces
+    Column("flags", Text, nullable=False),  # separated by spaces
+    Column("repeats", Integer),
+    Column("spread", Float(53)),
+    Column("corrects_id", String(36), ForeignKey("measurements.id")),
+    # What it answers: the quote's item.
+    Column("estimated", Float(53)),
+    Column("low", Float(53)),
+    Column("high", Float(53)),
+    Column("uncalibrated", Float(53)),
+    Column("interval_coverage", Float(53)),
+    # The observation of the group once this row is there; null on rows that change nothing about it.
+    Column("observed_value", Float(53)),
+    Column("log_ratio", Float(53)),  # ln(observed_value / estimated); of a bound what it is at least
+    Column("censored", Boolean, nullable=False),  # the run did not finish: a lower bound
+    Column("drift", Float(53)),  # the share of log_ratio that steps and devices explain; null where not known
+    Column("replaces_id", String(36), ForeignKey("measurements.id")),
+    # Whose it is, for figures by group.
+    Column("device", String(100)),
+    Column("model", String(200)),
+    Column("model_family", String(100)),
+    Column("training_method", String(20), nullable=False),
+    Column("stack", String(40)),
+    Column("engine_version", String(40), nullable=False),
+    Column("labels", Text, nullable=False),  # JSON object
+    CheckConstraint(f"outcome IN ({', '.join(repr(name) for name in OUTCOMES)})", name="outcome"),
+    Index(
+        "uq_measurements_key", *_KEY, unique=True, sqlite_where=text("corrects_id IS NULL"), postgresql_where=text("corrects_id IS NULL")
+    ),
+    UniqueConstraint("corrects_id"),
+    UniqueConstraint("replaces_id"),
+    Index("ix_measurements_quote_id_created_at", "quote_id", "created_at", "id"),
+    Index("ix_measurements_team_id_code_observed_at", "team_id", "code", "observed_at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteKeys:
+    """What figures of accuracy are grouped by, from the quote."""
+
+    device: str | None
+    model: str | None
+    model_family: str | None
+    training_method: str
+    stack: str | None
+    engine_version: str
+    labels: Mapping[str, str]
+
+
+def hold(connection: Connection, team_id: str, quote_id: str) -> QuoteKeys:
+    """Lock the quote against other writers of its measurements; SQLite has one writer anyway."""
+    columns = (quotes.c.device, quotes.c.model, quotes.c.model_family, quotes.c.method, quotes.c.stack, quotes.c.engine_version)
+    query = select(*columns).where(quotes.c.id == quote_id, quotes.c.team_id == team_id)
+    # NO KEY: rows that only refer to the quote (a revision, its events) need not wait.
+    row = connection.execute(query.with_for_update(key_share=True)).one()
+    labels = connection.execute(select(quote_labels.c.key, quote_labels.c.value).where(quote_labels.c.quote_id == quote_id))
+    return QuoteKeys(
+        device=row.device,
+        model=row.model,
+        model_family=row.model_family,
+        training_method=row.method,
+        stack=row.stack,
+        engine_version=row.engine_version,
+        labels={label.key: label.value for label in labels},
+    )
+
+
+def all_of(connection: Connection, team_id: str, quote_id: str) -> list[Row[Any]]:
+    """Every measurement of a quote, oldest first."""
+    table = measurements.c
+    query = select(measurements).where(table.quote_id == quote_id, table.team_id == team_id)
+    return list(connection.execute(query.order_by(table.created_at, table.id)).all())
+
+
+def page(connection: Connection, team_id: str, quote_id: str, position: paging.Position | None, limit: int) -> list[Row[Any]]:
+    """Measurements of a quote, newest first: up to `limit` and one more if there is a next page."""
+    table = measurements.c
+    query = select(measurements).where(table.quote_id == quote_id, table.team_id == team_id)
+    return list(connection.execute(paging.after(query, table.created_at, table.id, position, limit)).all())
+
+
+def add(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows."""
+    if rows:
+        connection.execute(measurements.insert(), list(rows))
+
+
+def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
+    """A stored row as comparison takes it."""
+    found: Mapping[str, Any] = row._mapping if isinstance(row, Row) else row
+    return Measured(
+        id=found["id"],
+        source=found["source"],
+        attempt=found["attempt"],
+        outcome=found["outcome"],
+        code=found["code"],
+        value=found["value"],
+        method=found["method"],
+        scope=found["scope"] or None,
+        basis=found["basis"],
+        covers=None if found["covers"] is None else tuple(found["covers"].split()),
+        excludes=tuple(found["excludes"].split()),
+        flags=tuple(found["flags"].split()),
+        steps_completed=found["steps_completed"],
+        started_at=found["started_at"],
+        ended_at=found["ended_at"],
+        device_count=found["device_count"],
+        job_id=found["job_id"],
+        corrects_id=found["corrects_id"],
+    )
+
+
+def labels(row: Mapping[str, Any]) -> dict[str, str]:
+    """The labels kept with a row."""
+    found: dict[str, str] = json.loads(row["labels"])
+    return found
+
+
+def moment(value: datetime | None) -> str | None:
+    """RFC 3339 in UTC."""
+    return None if value is None else value.isoformat(timespec="microseconds").replace("+00:00", "Z")
