@@ -114,6 +114,7 @@ class Layer:
     norm: str = "rms"  # "rms" | "layer"
     norms: int = 2  # how many normalisations of the hidden state
     parallel_residual: bool = False
+    pre_norm: bool = True  # attention reads a normalised hidden state (False: norms come after each part)
     closing: str | None = None  # the last matrix, where nothing saves its output: recomputation stops before it
 
     @property

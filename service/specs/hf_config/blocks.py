@@ -73,6 +73,7 @@ class Shape:
     parallel_residual: bool = False
     closes: bool = True  # nothing follows the last matrix but the residual sum
     kind: str = "decoder"
+    pre_norm: bool = True
     mlp_lora: bool = True
     extra_vectors: tuple[Vector, ...] = field(default=())
 
@@ -230,6 +231,7 @@ def layer(shape: Shape) -> Layer:
         norm=shape.norms.kind,
         norms=len(shape.norms.names),
         parallel_residual=shape.parallel_residual,
+        pre_norm=shape.pre_norm,
         closing=shape.names.down if shape.closes else None,
     )
 

@@ -56,6 +56,7 @@ def bert(fields: Fields) -> Architecture:
         causal=False,
         rotary=False,
         closes=False,
+        pre_norm=False,
         kind="encoder",
     )
     if fields.flag("is_decoder") or fields.flag("add_cross_attention"):

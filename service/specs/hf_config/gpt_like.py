@@ -271,7 +271,7 @@ def opt(fields: Fields) -> Architecture:
         names=names,
     )
     before = fields.flag("do_layer_norm_before", True)
-    shape = replace(shape, norms=norms, closes=before and not _drops(fields, "dropout"))
+    shape = replace(shape, norms=norms, closes=before and not _drops(fields, "dropout"), pre_norm=before)
     layers = blocks_of([shape] * fields.layers())
     width = fields.integer("word_embed_proj_dim", hidden)
     outside: tuple[Matrix, ...] = ()

@@ -218,7 +218,7 @@ def olmo(fields: Fields) -> Architecture:
 
 def _olmo2_shape(fields: Fields) -> Shape:
     shape = base(fields, attention_bias=fields.flag("attention_bias"), norms=POST_NORMS)
-    return replace(full_norms(shape), closes=False)
+    return replace(full_norms(shape), closes=False, pre_norm=False)
 
 
 def olmo2(fields: Fields) -> Architecture:
@@ -334,7 +334,7 @@ def granite(fields: Fields) -> Architecture:
 
 def exaone4(fields: Fields) -> Architecture:
     """EXAONE 4: norms after each part, head norms, three windowed layers to one full."""
-    shape = replace(head_norms(base(fields, norms=POST_NORMS)), closes=False)
+    shape = replace(head_norms(base(fields, norms=POST_NORMS)), closes=False, pre_norm=False)
     pattern = fields.optional_integer("sliding_window_pattern")
     window = fields.optional_integer("sliding_window")
     if pattern is None or not pattern or window is None:
