@@ -14,6 +14,7 @@ from service.kit.security import Caller, allow
 
 from . import devices as device_catalog
 from . import models as model_catalog
+from . import published_mfu
 
 router = APIRouter(tags=["catalog"])
 
@@ -70,6 +71,27 @@ class ModelDetail(ModelSummary):
     hf_config: dict[str, Any] = Field(description="Its shape as a Hugging Face config.")
 
 
+class PublishedMfu(BaseModel):
+    """One figure as its publisher prints it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    model: str
+    device: str
+    mfu: float = Field(description="As it is usually quoted.")
+    printed: str = Field(description="As the source prints it.")
+    convention: str = Field(description="What the numerator counts: `full_attention`, `causal`, `6nd`, or `unstated`.")
+    source: str
+    date: str
+
+
+class PublishedMfuList(BaseModel):
+    """All figures."""
+
+    items: list[PublishedMfu]
+
+
 def _json(document: Any) -> Response:
     return Response(documents.dump(document), media_type="application/json")
 
@@ -103,3 +125,9 @@ def _summary(preset: model_catalog.ModelPreset) -> dict[str, Any]:
         "published_total": preset.published_total,
         "note": preset.note,
     }
+
+
+@router.get("/published-mfu", summary="List published MFU figures", responses=api.gives(200, PublishedMfuList, "All figures."))
+def list_published_mfu(caller: Caller = allow()) -> Response:
+    """MFU figures of large runs as evidence, each with its convention: figures of unlike conventions do not compare."""
+    return _json({"items": list(published_mfu.figures())})

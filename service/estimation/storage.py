@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from .architecture import Architecture
 from .items import Item, unknown
+from .parameters import adapters_of
 from .run import Run
 from .wholes import whole
 
@@ -70,8 +71,7 @@ def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
     if adapters:
         assert run.method.lora is not None
         saved, width = trainable, float(run.method.lora.adapter_bytes)
-        # Two small matrices a target; a target holds rank x (inputs + outputs) weights.
-        count = _adapter_tensors(run, trainable)
+        count = _adapter_tensors(run)
         what = "adapters and modules_to_save (PEFT saves nothing of the frozen base)"
     else:
         saved, width = float(parameters.total), precision.weight_bytes
@@ -98,20 +98,9 @@ def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
     )
 
 
-def _adapter_tensors(run: Run, trainable: float) -> float:
-    """Tensors of a LoRA file, for its header alone: two an adapted matrix."""
-    lora = run.method.lora
-    assert lora is not None
-    if not run.architecture.shape_known:
-        return 0
-    targets = lora.target_modules
-    count = 0
-    for layer in run.architecture.layers:
-        for matrix in layer.matrices:
-            names = {matrix.name, *matrix.roles}
-            if targets == "all-linear" or (not isinstance(targets, str) and names & set(targets)):
-                count += 2 * matrix.copies
-    return count
+def _adapter_tensors(run: Run) -> int:
+    """Tensors of an adapter file, for its header alone: two an adapted matrix."""
+    return 2 * sum(len(adapters_of(run.method.lora, layer)) for layer in run.architecture.layers)
 
 
 def checkpoint_items(run: Run, checkpoint: CheckpointBytes) -> list[Item]:
