@@ -13,7 +13,6 @@ Whoever writes holds the quote's row, so numbers of attempts and observations of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -160,7 +159,7 @@ def add(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
     """A stored row as comparison takes it."""
-    found: Mapping[str, Any] = row._mapping if isinstance(row, Row) else row
+    found: Any = row._mapping if isinstance(row, Row) else row
     return Measured(
         id=found["id"],
         source=found["source"],
@@ -181,12 +180,6 @@ def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
         job_id=found["job_id"],
         corrects_id=found["corrects_id"],
     )
-
-
-def labels(row: Mapping[str, Any]) -> dict[str, str]:
-    """The labels kept with a row."""
-    found: dict[str, str] = json.loads(row["labels"])
-    return found
 
 
 def moment(value: datetime | None) -> str | None:

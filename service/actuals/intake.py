@@ -1,0 +1,163 @@
+"""From a body to attempts: values as they were given, or a document read, its job chosen and its gaps filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.kit.documents import nearest
+from service.kit.problems import Fault, Invalid
+
+from . import codes, rules
+from .measurement import Attempt, Hints, Ignored, Reading, Unreadable, Value
+from .quoted import Quoted
+from .readers import read
+from .schemas import Actuals
+
+DOCUMENT = "/document"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """What is to be recorded."""
+
+    attempts: tuple[Attempt, ...]
+    ignored: tuple[Ignored, ...] = ()
+    numbered: bool = True  # whether the caller numbered the attempt
+
+
+def given(body: Actuals) -> Attempt:
+    """The attempt that the body itself describes."""
+    return Attempt(
+        source=body.source or "api",
+        attempt=body.attempt or 1,
+        outcome=body.outcome or "completed",
+        covers=None if body.covers is None else tuple(dict.fromkeys(body.covers)),
+        steps_completed=body.steps_completed,
+        started_at=body.started_at,
+        ended_at=body.ended_at,
+        device_count=body.device_count,
+        job_id=body.job_id,
+        values=tuple(
+            Value(
+                code=entry.code,
+                value=entry.value,
+                method=entry.method,
+                scope=entry.scope,
+                excludes=tuple(dict.fromkeys(entry.exclusions)),
+                basis=entry.basis,
+                corrects=entry.corrects,
+                flags=tuple(dict.fromkeys(entry.flags)),
+                repeats=entry.repeats,
+                spread=entry.spread,
+            )
+            for entry in body.measurements
+        ),
+    )
+
+
+def read_document(body: Actuals, quoted_device_count: int | None = None) -> Reading:
+    """The document read; what is not as its format says is refused with a pointer into it."""
+    assert body.format is not None
+    hints = Hints(device_count=body.device_count, quoted_device_count=quoted_device_count, outcome=body.outcome)
+    try:
+        return read(body.format, body.document, hints)
+    except Unreadable as problem:
+        raise refused(DOCUMENT + problem.pointer, f"{body.format}: {problem.detail}") from None
+
+
+def choose(reading: Reading, wanted: Sequence[str], stated: bool) -> Reading:
+    """The attempts of one job. ``wanted`` are names of it; ``stated`` says that the caller gave one."""
+    jobs = {attempt.job_id for attempt in reading.attempts}
+    if jobs <= {None} or (len(jobs) == 1 and not stated):
+        return reading
+    matching = tuple(a for a in reading.attempts if set(wanted) & {a.job_id, *a.job_names})
+    if matching:
+        return replace(reading, attempts=matching)
+    if stated and reading.attempts:
+        raise refused("/job_id", "the document holds no such job that has ended")
+    if not reading.attempts:
+        return reading
+    raise refused("/job_id", f"the document holds {len(jobs)} jobs and the quote names none of them: say which")
+
+
+def complete(reading: Reading, body: Actuals) -> Intake:
+    """The document's attempts with what the body adds; the body's word stands above the document's."""
+    single = len(reading.attempts) == 1
+    if not single and reading.attempts:
+        for name in ("attempt", "outcome", "started_at", "ended_at"):
+            if getattr(body, name) is not None:
+                raise refused(f"/{name}", "the document holds several attempts, which say this themselves")
+    changes: dict[str, Any] = {
+        "source": body.source,
+        "covers": None if body.covers is None else tuple(dict.fromkeys(body.covers)),
+        "steps_completed": body.steps_completed,
+        "device_count": body.device_count,
+    }
+    if single:
+        changes |= {"attempt": body.attempt, "started_at": body.started_at, "ended_at": body.ended_at, "outcome": body.outcome}
+    known = {name: value for name, value in changes.items() if value is not None}
+    attempts = tuple(replace(attempt, **{"job_id": attempt.job_id or body.job_id, **known}) for attempt in reading.attempts)
+    return Intake(attempts=attempts, ignored=reading.ignored, numbered=body.attempt is not None)
+
+
+def check(intake: Intake, quoted: Quoted, document: bool) -> Intake:
+    """Refuse what cannot be, with a pointer to it; flag what is unlikely."""
+    faults: list[Fault] = []
+    for attempt in intake.attempts:
+        for index, value in enumerate(attempt.values):
+            if not codes.known(value.code, quoted.items):
+                near = nearest(value.code, sorted({*codes.CODES, *quoted.items}))
+                faults.append(Fault(f"/measurements/{index}/code", "no such item" + near))
+        for found in rules.impossible(attempt, quoted):
+            if document:
+                code = _code_at(found.pointer, attempt)
+                faults.append(Fault(DOCUMENT, f"{code}: {found.detail}" if code else found.detail))
+            else:
+                faults.append(Fault(found.pointer, found.detail))
+        if not document and not attempt.values and _window_value(attempt) is None:
+            faults.append(Fault("/measurements", "no measurement, and not started_at, ended_at and device_count that would give one"))
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise Invalid(f"{faults[0].pointer or 'the body'}: {faults[0].detail}{more}", errors=faults[:50])
+    attempts = (attempt if attempt.values else replace(attempt, values=_window(attempt)) for attempt in intake.attempts)
+    return replace(intake, attempts=tuple(rules.flagged(attempt, quoted) for attempt in attempts))
+
+
+def _code_at(pointer: str, attempt: Attempt) -> str | None:
+    parts = pointer.split("/")
+    return attempt.values[int(parts[2])].code if len(parts) > 2 and parts[1] == "measurements" else None
+
+
+def _window(attempt: Attempt) -> tuple[Value, ...]:
+    value = _window_value(attempt)
+    return () if value is None else (value,)
+
+
+def _window_value(attempt: Attempt) -> Value | None:
+    """The hours of an attempt that gives its window and devices alone: a failed try must not vanish from the ledger."""
+    if attempt.started_at is None or attempt.ended_at is None or attempt.device_count is None:
+        return None
+    hours = (attempt.ended_at - attempt.started_at).total_seconds() * attempt.device_count / 3600
+    return Value(code="device_hours.run", value=hours, method="(ended_at - started_at) x device_count", basis="allocated")
+
+
+def references(attempt: Attempt) -> list[tuple[str, str]]:
+    """Names under which the job may have been quoted: with its cluster first, a bare number is not unique."""
+    names = [name for name in (attempt.job_id, *attempt.job_names) if name]
+    return [(attempt.source, name) for name in sorted(names, key=lambda name: "/" not in name)]
+
+
+def refused(pointer: str, detail: str) -> Invalid:
+    """One bad value."""
+    return Invalid(f"{pointer or 'the body'}: {detail}", errors=[Fault(pointer, detail)])
+
+
+def wanted_names(body: Actuals, external: Mapping[str, str] | None) -> list[str]:
+    """Names of the job that a document may use: the caller's, or the quote's own reference with and without its cluster."""
+    if body.job_id is not None:
+        return [body.job_id]
+    if external is None:
+        return []
+    return [external["id"], external["id"].rpartition("/")[2]]
