@@ -121,7 +121,7 @@ def _method(
         return r.Method(kind=kind, objective=objective)
     part = Section(None if spec is None else spec.lora, "/method/lora", provenance, section.out, "lora")
     rank: int = part.take("rank", 8)
-    alpha: float = part.take("alpha", rank)
+    alpha: float = part.take("alpha", float(rank))
     targets = part.take("target_modules", "all-linear")
     saved = part.take("modules_to_save", [])
     lora = r.Lora(
@@ -225,8 +225,8 @@ def _precision(
     states, assumed = widths.optimizer_state_bytes(optimizer, state, architecture)
     if assumed is not None and "bounded" in assumed and section.given("optimizer_state_bytes") is None:
         warnings.append(Warning(code="optimizer_states_bounded", detail=assumed, pointer="/optimizer/name"))
-    defaults = dict(zip(_FIGURES, (weights, gradients, master, states), strict=True))
-    values = {name: float(section.take(name, value)) for name, value in defaults.items()}
+    defaults = dict(zip(_FIGURES, map(float, (weights, gradients, master, states)), strict=True))
+    values: dict[str, float] = {name: section.take(name, value) for name, value in defaults.items()}
     overridden = frozenset(name for name, value in values.items() if value != defaults[name])
     return r.Precision(recipe=recipe, overridden=overridden, **values)
 
@@ -362,8 +362,8 @@ def _data_pipeline(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r
     return r.DataPipeline(
         raw_bytes=section.take("raw_bytes"),
         processed_bytes=section.take("processed_bytes"),
-        token_bytes=section.take("token_bytes", 4),
-        cache_copies=section.take("cache_copies", 1),
+        token_bytes=section.take("token_bytes", 4.0),
+        cache_copies=section.take("cache_copies", 1.0),
         input_tokens_per_second=section.take("input_tokens_per_second"),
     )
 
@@ -394,7 +394,7 @@ def _post_training(spec: RunSpec, method: r.Method, top: Section, provenance: di
     if spec.post_training is None and method.objective in ("pretrain", "sft"):
         return r.PostTraining()
     section = Section(spec.post_training, "/post_training", provenance, top.out, "post_training")
-    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1, "reference": "model"}
+    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1.0, "reference": "model"}
     names = r.PostTraining.__dataclass_fields__
     return r.PostTraining(**{name: section.take(name, defaults.get(name)) for name in names})
 

@@ -29,7 +29,7 @@ def resolve_data(
     histogram = None
     if spec.total_tokens is None:
         histogram = _histogram(spec, architecture, section)
-    epochs: float = section.take("epochs", 1)
+    epochs: float = section.take("epochs", 1.0)
     packing = section.take("packing", "packed" if histogram is None else "none")
     cross: bool = section.take("cross_sample_attention", False)
     truncation: bool = section.take("truncation", True)
