@@ -37,13 +37,13 @@ class Parameters:
 
     total: int
     active: int  # a token meets these: inactive experts left out
-    trainable: int  # adapters and modules_to_save included
+    trainable: int | None  # adapters and modules_to_save included; None where adapters meet a model without a shape
     embedding: int  # look-up tables
     lm_head: int
     lm_head_tied: bool
     non_embedding: int  # total without look-up tables and without an untied head
     experts: int  # all routed experts
-    adapters: int
+    adapters: int | None
     per_layer: tuple[int, ...]  # distinct sizes, sorted
     layer_parameters: tuple[int, ...]  # of each layer in order
     saved_modules: int = 0  # full copies of modules_to_save, part of trainable
@@ -236,7 +236,7 @@ def names(architecture: Architecture) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Adapters:
-    adapters: int
+    adapters: int | None
     saved: int
     assumptions: tuple[str, ...]
 
@@ -245,7 +245,7 @@ class _Adapters:
 def _lora_counts(architecture: Architecture, lora: Lora) -> _Adapters:
     notes: list[str] = []
     if not architecture.shape_known:
-        raise UnknownTarget("", "target_modules", ("a model whose shape is known: adapters need the sizes of its matrices",))
+        return _Adapters(None, 0, ("adapters need the sizes of the model's matrices: only a parameter count is given",))
     if lora.target_modules != ALL_LINEAR:
         unused = _check_targets(architecture, _targets(lora))
         if unused:
@@ -303,7 +303,11 @@ def _count(architecture: Architecture, method: Method) -> Parameters:
         active = architecture.declared_active
     lora = None if method.lora is None else _lora_counts(architecture, method.lora)
     notes = () if lora is None else lora.assumptions
-    trainable = lora.adapters + lora.saved if lora is not None else _trainable(architecture, method, total, sums.total)
+    trainable: int | None
+    if lora is not None:
+        trainable = None if lora.adapters is None else lora.adapters + lora.saved
+    else:
+        trainable = _trainable(architecture, method, total, sums.total)
     return Parameters(
         total=total,
         active=active,
