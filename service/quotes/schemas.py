@@ -20,13 +20,13 @@ class Parameters(BaseModel):
 
     total: int
     active: int
-    trainable: int
+    trainable: int | None
     embedding: int
     lm_head: int
     lm_head_tied: bool
     non_embedding: int
     experts: int
-    adapters: int
+    adapters: int | None
     per_layer: list[int] = Field(description="Distinct sizes of layers.")
 
 
