@@ -60,7 +60,11 @@ class Terms:
 
     def linear_at(self, tokens: dict[str, Number], sequences: Number, passes: Number) -> Number:
         """FLOPs of the matrices at that many tokens by stream, sequences and passes."""
-        total: Number = self.sequences * sequences + self.passes * passes
+        total: Number = 0
+        if self.sequences:
+            total = total + self.sequences * sequences
+        if self.passes:
+            total = total + self.passes * passes
         for stream, flops in self.tokens.items():
             total = total + flops * tokens[stream]
         return total

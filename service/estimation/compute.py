@@ -1,0 +1,247 @@
+"""FLOPs of the whole run in named conventions: what the model needs, what full attention would, the 6ND rule, what is executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .flops import CROSS, DECODER, ENCODER, MODEL, Convention, Flops, Pairs, Terms, model_flops
+from .items import Item, unknown
+from .numeric import Number
+from .parameters import Parameters
+from .run import Run
+from .tokens import Rows, Workload, exact
+
+NO_SHAPE = "the model's layers and hidden size are not known, only a parameter count"
+HF_EXAMPLE = "PyTorch 2.13 with transformers 5.24 and PEFT 0.21"
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What the framework executes, and its parts."""
+
+    forward: Number
+    backward: Number
+    recompute: Number
+
+    @property
+    def total(self) -> Number:
+        """All of it."""
+        return self.forward + self.backward + self.recompute
+
+
+def model_terms(run: Run) -> Flops:
+    """The model's own FLOPs as coefficients (no recomputation, adapters per token)."""
+    return model_flops(run.architecture, run.method, MODEL, False)
+
+
+def executed_terms(run: Run) -> Flops:
+    """What the framework executes as coefficients."""
+    convention = Convention(fused_attention=run.attention != "eager", materialized_adapters=True)
+    return model_flops(run.architecture, run.method, convention, _input_grads(run))
+
+
+def _input_grads(run: Run) -> bool:
+    """Whether the embeddings' output is made to need a gradient.
+
+    By the caller, or by transformers' checkpointing under adapters (its hook sits on token embeddings; the patch projection
+    of a vision model gets none).
+    """
+    lora = run.method.lora
+    if lora is None:
+        return False
+    return lora.input_grads or (run.activation_checkpointing == "full" and run.architecture.image_positions is None)
+
+
+# -- volumes -----------------------------------------------------------------------------------------------------------
+def _sum(rows: tuple[Rows, ...], value: str, window: int | None = None, causal: bool = False) -> Number:
+    """Sum over rows of tokens or of attended pairs; exact while counts are whole."""
+    total: Number = 0
+    for row in rows:
+        if value == "tokens":
+            each = row.length
+        elif value == "decoder_tokens":
+            each = row.decoder
+        elif value == CROSS:
+            each = row.length * row.decoder
+        else:
+            each = pairs(row.decoder if value == DECODER else row.length, window, causal)
+        total = total + each * row.count
+    return total
+
+
+def pairs(length: int, window: int | None = None, causal: bool = False) -> int:
+    """Pairs of positions within a sequence that may attend: all, the causal half with the diagonal, or those in a window."""
+    if not causal:
+        if window is None or window >= length:
+            return length * length
+        # a window of w to each side
+        return length * (2 * window + 1) - window * (window + 1) if 2 * window + 1 < length else length * length
+    if window is None or window >= length:
+        return length * (length + 1) // 2
+    return window * (window + 1) // 2 + (length - window) * window
+
+
+def _tokens(rows: tuple[Rows, ...]) -> dict[str, Number]:
+    return {ENCODER: _sum(rows, "tokens"), DECODER: _sum(rows, "decoder_tokens")}
+
+
+def _attention(terms: Terms, rows: tuple[Rows, ...], masked: bool) -> Number:
+    """Attention FLOPs over rows: with the masks' pairs only, or with every pair."""
+    total: Number = 0
+    for key, flops in terms.pairs.items():
+        stream, window, causal = key
+        total = total + flops * (_sum(rows, stream, window, causal) if masked else _sum(rows, stream))
+    return total
+
+
+def _both(terms: Flops) -> Terms:
+    """Forward and backward together."""
+    whole = Terms()
+    whole.add(terms.forward)
+    whole.add(terms.backward)
+    return whole
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+def executed(run: Run, work: Workload) -> Executed | None:
+    """FLOPs that the framework executes in the whole run; None where lengths or shape are not known."""
+    if not run.architecture.shape_known or work.reason is not None or work.sequences is None:
+        return None
+    terms = executed_terms(run)
+    rows = work.tensor
+    attended = work.attended if _variable_length(run) else rows
+    recomputed = Terms()
+    if run.activation_checkpointing == "full":
+        recomputed = terms.recompute_reentrant if run.software.checkpoint_reentrant else terms.recompute
+    elif run.activation_checkpointing == "selective":
+        recomputed = terms.recompute_attention
+
+    def at(part: Terms) -> Number:
+        linear = part.linear_at(_tokens(rows), work.sequences, work.forward_passes)
+        return exact(linear + _attention(part, attended, False))
+
+    return Executed(at(terms.forward), at(terms.backward), at(recomputed))
+
+
+def _variable_length(run: Run) -> bool:
+    """Whether the kernel skips pairs across samples: packed samples under flash attention with sequence boundaries."""
+    packed = run.data.packing == "packed" and run.data.histogram is not None and not run.data.cross_sample_attention
+    return packed and run.attention == "flash"
+
+
+def items(run: Run, work: Workload, parameters: Parameters) -> list[Item]:
+    """The compute items of a quote."""
+    return [*_model_items(run, work), *_rules(run, work, parameters), *_executed_items(run, work)]
+
+
+def _model_items(run: Run, work: Workload) -> list[Item]:
+    codes = (
+        ("compute.training", None, "compute.linear + compute.attention"),
+        (
+            "compute.linear",
+            "compute.training",
+            "2 x inputs x outputs a token and matrix: forward, input gradient, weight gradient where each is needed",
+        ),
+        (
+            "compute.attention",
+            "compute.training",
+            "2 x heads x (query_key_dim + value_dim) a pair that the mask lets through; backward twice that",
+        ),
+        ("compute.training_full_attention", None, "compute.linear + attention over every pair of positions"),
+    )
+    if not run.architecture.shape_known:
+        return [unknown(code, "compute", "flops", NO_SHAPE, formula=formula, parent=parent) for code, parent, formula in codes]
+    both = _both(model_terms(run))
+    if work.reason is not None and not work.attended:
+        return [unknown(code, "compute", "flops", work.reason, formula=formula, parent=parent) for code, parent, formula in codes]
+    rows = work.attended
+    linear = exact(both.linear_at(_tokens(rows), _sum_counts(rows), 0))
+    attention = exact(_attention(both, rows, True))
+    values = (exact(linear + attention), linear, attention, exact(linear + _attention(both, rows, False)))
+    notes = ("output head counted, embedding look-up not; no recomputation; causal attention as (s + 1) / 2s of full, windows limited",)
+    return [
+        Item(
+            code=code,
+            section="compute",
+            quantity="flops",
+            expected=value,
+            formula=formula,
+            parent=parent,
+            assumptions=() if parent else notes,
+        )
+        for (code, parent, formula), value in zip(codes, values, strict=True)
+    ]
+
+
+def _sum_counts(rows: tuple[Rows, ...]) -> Number:
+    total: Number = 0
+    for row in rows:
+        total = total + row.count
+    return total
+
+
+def _rules(run: Run, work: Workload, parameters: Parameters) -> list[Item]:
+    """6ND and its variant without embeddings; 4ND where the base is frozen under adapters."""
+    factor = 4 if run.method.adapters else 6
+    result = []
+    active = parameters.active
+    without = active - (parameters.total - parameters.non_embedding)
+    for code, count, what in (
+        ("compute.6nd", active, "active parameters, embeddings included"),
+        (
+            "compute.6nd_non_embedding",
+            without if run.architecture.shape_known else None,
+            "active parameters without embeddings and untied head",
+        ),
+    ):
+        formula = f"{factor} x N x D; N = {what}, D = tokens.input"
+        if count is None:
+            result.append(unknown(code, "compute", "flops", NO_SHAPE, formula=formula))
+        elif work.input_tokens is None:
+            result.append(unknown(code, "compute", "flops", work.reason or "tokens are not known", formula=formula))
+        else:
+            notes = ("adapters on a frozen base: no weight gradients of the base",) if factor == 4 else ()
+            value = exact(factor * count * work.input_tokens)
+            result.append(Item(code=code, section="compute", quantity="flops", expected=value, formula=formula, assumptions=notes))
+    return result
+
+
+def _executed_items(run: Run, work: Workload) -> list[Item]:
+    fused = (
+        "2.5 times forward attention (the fused kernel recomputes the scores)" if run.attention != "eager" else "twice forward attention"
+    )
+    stop = "all of each block" if run.software.checkpoint_reentrant else "each block up to its last saved value"
+    formulas = {
+        "full": f"forward of {stop}; head and embeddings are not recomputed",
+        "selective": "forward of the attention core",
+        "none": "no checkpointing",
+    }
+    codes = (
+        ("compute.executed", None, "compute.forward + compute.backward + compute.recompute"),
+        ("compute.forward", "compute.executed", "every matrix and every pair of tensor positions"),
+        ("compute.backward", "compute.executed", f"input and weight gradients where needed; attention {fused}"),
+        ("compute.recompute", "compute.executed", formulas[run.activation_checkpointing]),
+    )
+    result = executed(run, work)
+    if result is None:
+        reason = NO_SHAPE if not run.architecture.shape_known else work.reason or "lengths are not known"
+        return [unknown(code, "compute", "flops", reason, formula=formula, parent=parent) for code, parent, formula in codes]
+    notes = (f"as {HF_EXAMPLE} execute it, on tensor positions, attention over every pair",)
+    if _variable_length(run):
+        notes = (f"as {HF_EXAMPLE} execute it; the flash kernel is given the samples' boundaries and skips pairs across them",)
+    values = (exact(result.total), result.forward, result.backward, result.recompute)
+    return [
+        Item(
+            code=code,
+            section="compute",
+            quantity="flops",
+            expected=value,
+            formula=formula,
+            parent=parent,
+            assumptions=() if parent else notes,
+        )
+        for (code, parent, formula), value in zip(codes, values, strict=True)
+    ]
+
+
+__all__ = ["Executed", "Pairs", "executed", "executed_terms", "items", "model_terms", "pairs"]
