@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from . import __version__
 from .catalog import endpoints as catalog
+from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
@@ -34,6 +35,7 @@ TAGS = [
     {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
     {"name": "catalog", "description": "Devices and models, each with its source."},
     {"name": "scaling", "description": "Published scaling laws, and what a faster stage gains the whole job."},
+    {"name": "catalog", "description": "Devices and models, each with its source and date."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
 ]
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.kit import documents
-from service.kit.identifiers import uuid7
 from service.kit.database import Database
+from service.kit.identifiers import uuid7
 from service.kit.problems import invalid
 from service.kit.security import Caller
 from service.specs.load import parse
@@ -100,7 +100,7 @@ class Desk:
     def price(self, received: Any, *, pilot: Mapping[str, float] | None = None) -> Priced:
         """Price a run spec as it came; raises `Invalid` with a pointer to every fault."""
         spec = parse(received)
-        quote = quoting.build(spec, None, None)
+        quote = quoting.build(spec, None, None, pilot or {})
         return Priced(received, spec, quote, dict(pilot or {}))
 
 
