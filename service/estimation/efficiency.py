@@ -30,16 +30,23 @@ PRIOR_FP8 = 1.3  # fp8 against bf16 of the same source and device, both over the
 # A constant MFU is off by a factor of 2 in one published run of ten (weighted, leaving each source out).
 PRIOR_SPREAD = 2.0
 
+NO_STEPS = "the number of steps is not known: sequence_length is not given"
+
 
 class Prediction(Protocol):
     """A predicted step: named seconds that add up, and the interval as multiples of their sum."""
 
     @property
-    def parts(self) -> Mapping[str, float]: ...
+    def parts(self) -> Mapping[str, float]:
+        """Seconds by name."""
+
     @property
-    def low(self) -> float: ...
+    def low(self) -> float:
+        """The interval's lower bound."""
+
     @property
-    def high(self) -> float: ...
+    def high(self) -> float:
+        """The interval's upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,32 +85,38 @@ class Speed:
     parts: tuple[tuple[str, float], ...] = ()  # of a step, adding up to it
     lower_bound: float | None = None  # of training
     correction: Factor | None = None
-    uncalibrated: float | None = None  # seconds of a step before the correction
+    uncalibrated: float | None = None  # seconds of training before the correction
 
 
 def speed(run: Run, *, steps: int | None, tokens: float | None, flops: Flops, predicted: Prediction | None, why_not: str,
           correction: Factor | None) -> Speed:  # fmt: skip
-    """The run's speed. ``why_not`` says why there is no prediction; a correction scales predictions and priors alone."""
+    """The run's speed. ``why_not`` says why there is no prediction; a correction scales predictions and priors alone.
+
+    A rate gives the time of all steps even where their number is not known (no ``sequence_length``).
+    """
     if run.hardware is None:
         return _unknown("no hardware is given")
-    if not steps or tokens is None:
-        return _unknown("the number of steps is not known: sequence_length is needed")
     bound = lower_bound(run, flops)
+    if tokens is None:
+        return _unknown("the number of tokens is not known", bound)
     given = run.efficiency
     if given.given:
         return _given(run, given, steps, tokens, flops, bound)
     factor = 1.0 if correction is None else correction.factor
-    basis: Basis = "prior" if correction is None else "calibrated"
-    if predicted is not None:
+    if predicted is not None and steps:
         parts = tuple((name, seconds * factor) for name, seconds in predicted.parts.items())
         expected = total([seconds for _, seconds in parts])
-        uncalibrated = total(list(predicted.parts.values()))
         step = _around(expected, predicted.low, predicted.high, correction)
         return Speed(
-            step=step, training=step.times(steps), basis=basis, formula="sum of its parts", parts=parts, lower_bound=bound,
-            correction=correction, uncalibrated=uncalibrated,
+            step=step, training=step.times(steps), basis="prior" if correction is None else "calibrated", formula="sum of its parts",
+            parts=parts, lower_bound=bound, correction=correction, uncalibrated=total(list(predicted.parts.values())) * steps,
         )  # fmt: skip
     return _prior(run, steps, flops, bound, why_not, correction)
+
+
+def _each(training: Spread, steps: int | None) -> Spread | None:
+    """One step of them all; None where their number is not known."""
+    return training.times(1 / steps) if steps else None
 
 
 def _around(expected: float, low: float, high: float, correction: Factor | None) -> Spread:
@@ -116,16 +129,18 @@ def _unknown(reason: str, bound: float | None = None) -> Speed:
     return Speed(step=None, training=None, basis="formula", formula="", reason=reason, lower_bound=bound)
 
 
-def _given(run: Run, given: Efficiency, steps: int, tokens: float, flops: Flops, bound: float | None) -> Speed:
+def _given(run: Run, given: Efficiency, steps: int | None, tokens: float, flops: Flops, bound: float | None) -> Speed:
     """The caller's figure, exactly."""
     basis: Basis = "pilot" if given.pilot else "given"
     if given.step_seconds is not None:
+        if not steps:
+            return _unknown(NO_STEPS, bound)
         step = exactly(given.step_seconds)
         return Speed(step=step, training=step.times(steps), basis=basis, formula="efficiency.step_seconds", lower_bound=bound)
     if given.input_tokens_per_second is not None:
         training = exactly(tokens / given.input_tokens_per_second)
         return Speed(
-            step=training.times(1 / steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
+            step=_each(training, steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
             assumptions=("time.training = tokens.input / efficiency.input_tokens_per_second",),
         )  # fmt: skip
     convention = given.mfu_convention
@@ -143,7 +158,7 @@ def _given(run: Run, given: Efficiency, steps: int, tokens: float, flops: Flops,
         return _unknown(f"the FLOPs that {name} counts need the model's shape and sequence_length", bound)
     training = exactly(work / (_devices(run) * rate * peak))
     return Speed(
-        step=training.times(1 / steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
+        step=_each(training, steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
         assumptions=(f"time.training = {formula}", f"peak {peak:.4g} FLOP/s a device, dense"),
     )  # fmt: skip
 
@@ -165,7 +180,7 @@ def prior_mfu(run: Run) -> float:
     return mfu
 
 
-def _prior(run: Run, steps: int, flops: Flops, bound: float | None, why_not: str, correction: Factor | None) -> Speed:
+def _prior(run: Run, steps: int | None, flops: Flops, bound: float | None, why_not: str, correction: Factor | None) -> Speed:
     assert run.hardware is not None
     peak = _peak(run)
     work = flops.with_recompute("6nd", run.activation_checkpointing)
@@ -179,7 +194,7 @@ def _prior(run: Run, steps: int, flops: Flops, bound: float | None, why_not: str
     factor = 1.0 if correction is None else correction.factor
     training = _around(plain * factor, spread.low, spread.high, correction)
     return Speed(
-        step=training.times(1 / steps),
+        step=_each(training, steps),
         training=training,
         basis="prior" if correction is None else "calibrated",
         formula="(compute.6nd + recomputation) / (devices x utilisation x peak) / steps",
@@ -189,7 +204,7 @@ def _prior(run: Run, steps: int, flops: Flops, bound: float | None, why_not: str
         ),
         lower_bound=bound,
         correction=correction,
-        uncalibrated=plain / steps,
+        uncalibrated=plain,
     )
 
 
@@ -211,30 +226,37 @@ def lower_bound(run: Run, flops: Flops) -> float | None:
     return None if peak is None or work is None else work / (_devices(run) * peak)
 
 
-def items(run: Run, speed: Speed, *, steps: int | None) -> list[Item]:
+def items(speed: Speed, *, steps: int | None) -> list[Item]:
     """``time.step`` with its parts, and ``time.training``."""
-    if speed.step is None or speed.training is None:
-        reason = speed.reason or ""
-        return [unknown("time.step", "time", "seconds", reason), unknown("time.training", "time", "seconds", reason, parent="time.wall_clock")]
     bound = speed.lower_bound
+    formula = "steps x time.step" if steps else "as assumed"
+    if speed.training is None:
+        reason = speed.reason or ""
+        return [
+            unknown("time.step", "time", "seconds", reason),
+            unknown("time.training", "time", "seconds", reason, formula=formula, parent="time.wall_clock"),
+        ]
+    training = Item(
+        code="time.training", section="time", quantity="seconds", expected=speed.training.expected, low=speed.training.low,
+        high=speed.training.high, lower_bound=bound, formula=formula, basis=speed.basis, parent="time.wall_clock",
+        assumptions=() if steps else speed.assumptions,
+    )  # fmt: skip
+    if speed.step is None:
+        return [unknown("time.step", "time", "seconds", NO_STEPS), training]
+    assert steps
     step = Item(
         code="time.step", section="time", quantity="seconds", expected=speed.step.expected, low=speed.step.low, high=speed.step.high,
-        lower_bound=None if bound is None or not steps else bound / steps, formula=speed.formula, basis=speed.basis,
-        assumptions=speed.assumptions,
+        lower_bound=None if bound is None else bound / steps, formula=speed.formula, basis=speed.basis, assumptions=speed.assumptions,
     )  # fmt: skip
     parts = [
         Item(
-            code=f"time.step_{name}", section="time", quantity="seconds", expected=seconds, formula="", basis=speed.basis,
+            code=f"time.step.{name}", section="time", quantity="seconds", expected=seconds, formula="", basis=speed.basis,
             parent="time.step",
         )
         for name, seconds in speed.parts
     ]  # fmt: skip
-    training = Item(
-        code="time.training", section="time", quantity="seconds", expected=speed.training.expected, low=speed.training.low,
-        high=speed.training.high, lower_bound=bound, formula="steps x time.step", basis=speed.basis, parent="time.wall_clock",
-    )  # fmt: skip
     if speed.correction is not None:
-        for item, times in ((step, 1), (training, steps or 1)):
+        for item, times in ((step, 1 / steps), (training, 1)):
             item.n, item.factor = speed.correction.n, speed.correction.factor
             item.uncalibrated = None if speed.uncalibrated is None else speed.uncalibrated * times
     return [step, *parts, training]
@@ -279,24 +301,32 @@ def efficiency_items(run: Run, speed: Speed, flops: Flops) -> list[Item]:
     return result
 
 
-def throughput_items(run: Run, speed: Speed, amounts: Mapping[str, float | None], steps: float | None) -> list[Item]:
-    """Steady rates of the whole job: what a step reads over what it takes. ``steps`` counts a partial last step as its part."""
+def throughput_items(
+    run: Run, speed: Speed, amounts: Mapping[str, float | None], steps: float | None, whole_steps: int | None
+) -> list[Item]:
+    """Steady rates of the whole job.
+
+    Of a known step: what a full step reads over what it takes (``steps`` counts a last, partial step as its part). Of a
+    known time of all steps: everything read over that time.
+    """
     result = []
+    by_step = speed.training is not None and (bool(speed.parts) or run.efficiency.step_seconds is not None) and bool(steps)
     for name, amount in amounts.items():
         code = f"throughput.{name}_per_second"
-        formula = f"{name} of a step / time.step"
-        if speed.step is None or amount is None or not steps:
-            reason = speed.reason or f"{name} is not known"
-            result.append(unknown(code, "time", "per_second", reason, formula=formula))
+        formula = f"{name} of a step / time.step" if by_step else f"{name} / time.training"
+        if speed.training is None or amount is None:
+            reason = speed.reason if speed.training is None else f"{name} are not known"
+            result.append(unknown(code, "time", "per_second", reason or "", formula=formula))
             continue
         stated = run.efficiency.input_tokens_per_second if name == "input_tokens" else None
-        per_step = amount / steps
+        time = speed.training
+        share = whole_steps / steps if by_step and steps and whole_steps else 1.0
         result.append(
             Item(
                 code=code, section="time", quantity="per_second", formula=formula,
-                expected=per_step / speed.step.expected if stated is None else stated,
-                low=per_step / speed.step.high if stated is None else stated,
-                high=per_step / speed.step.low if stated is None else stated,
+                expected=amount * share / time.expected if stated is None else stated,
+                low=amount * share / time.high if stated is None else stated,
+                high=amount * share / time.low if stated is None else stated,
                 basis=speed.basis,
             )
         )  # fmt: skip

@@ -1,0 +1,188 @@
+"""One estimate: every item of a run, from tokens to cost, in the order a budget is made.
+
+Tokens, FLOPs, time, memory, storage, reserves, cost. Corrections from own measurements act on the drivers (the step time, a
+peak, a checkpoint) and everything derived from them follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import compute, cost, efficiency, job, memory, parameters, post_training, reserves, storage, tokens
+from . import step_time as prediction
+from .correction import Corrections, Factor
+from .efficiency import Flops, Speed
+from .items import Item, Ledger, Warning
+from .parameters import Parameters
+from .run import Run
+from .step_time import StepTime
+from .storage import CheckpointBytes
+from .tokens import Workload
+from .warnings import warnings
+
+Fits = bool | str | None  # True, False, "uncertain", or None where it cannot be said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """All items of a run and what they rest on."""
+
+    run: Run
+    parameters: Parameters
+    workload: Workload
+    items: Ledger
+    memory: Any
+    speed: Speed
+    fits: Fits
+    evidence: tuple[str, ...]  # keys of the measured runs that a predicted step time rests on
+    warnings: tuple[Warning, ...]
+
+
+def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
+    """Every item of a run. The same run and corrections give the same items to the last bit."""
+    factors = corrections or {}
+    counts = parameters.count(run)
+    work = tokens.workload(run)
+    items = Ledger()
+    items.extend(tokens.items(run, work))
+    items.extend(compute.items(run, work, counts))
+
+    flops = _flops(run, counts, work, items)
+    predicted = None if run.efficiency.given else prediction.predict(run, counts, _positions(run, work))
+    speed = efficiency.speed(
+        run,
+        steps=work.steps,
+        tokens=work.input_tokens,
+        flops=flops,
+        predicted=predicted,
+        why_not=prediction.why_not(run) or work.reason or "",
+        correction=factors.get("time.step"),
+    )
+    checkpoint = _checkpoint(run, counts, factors)
+    whole = job.estimate(
+        run,
+        work,
+        counts,
+        step=speed.step,
+        training=speed.training,
+        checkpoint=checkpoint,
+        training_lower_bound=speed.lower_bound,
+        training_basis=speed.basis,
+        unknown_reason=speed.reason or efficiency.NO_STEPS,
+        operations=factors.get("time.wall_clock"),
+    )
+    items.extend(efficiency.items(speed, steps=work.steps))
+    items.extend(whole.items)
+    _mark(items.get("device_hours.training"), speed)
+    amounts = {"input_tokens": work.input_tokens, "target_tokens": work.target_tokens, "tensor_positions": work.tensor_positions}
+    items.extend(efficiency.throughput_items(run, speed, amounts, _steps(run, work), work.steps))
+    items.extend(efficiency.efficiency_items(run, speed, flops))
+
+    used = memory.estimate(run, counts, work, factors)
+    items.extend(used.items)
+    fits = _fits(run, items.get("memory.peak_process"))
+
+    stored = storage.items(run, checkpoint, whole.saves, unique_tokens=work.unique_tokens, steps=work.steps)
+    items.extend(_corrected(stored, factors))
+
+    hours = items["device_hours.run"]
+    after = post_training.items(
+        run, work, counts, seconds_per_forward_token=whole.seconds_per_forward_token, training_hours=items["device_hours.training"]
+    )
+    small_runs = reserves.ablation(run, hours)
+    again = reserves.rerun(run, hours)
+    items.extend(after)
+    items.extend(small_runs)
+    items.add(again)
+    parts = [item for item in (*small_runs, again, *after) if item.parent == "device_hours.total"]
+    items.add(reserves.budget(hours, parts))
+    items.extend(cost.items(run, items.get))
+    return Estimate(
+        run=run,
+        parameters=counts,
+        workload=work,
+        items=items,
+        memory=used,
+        speed=speed,
+        fits=fits,
+        evidence=predicted.evidence if isinstance(predicted, StepTime) else (),
+        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=fits)),
+    )
+
+
+def _flops(run: Run, counts: Parameters, work: Workload, items: Ledger) -> Flops:
+    """The run's work in every convention."""
+    active, read = counts.active, work.input_tokens
+    return Flops(
+        six_nd=items.expected("compute.6nd"),
+        causal=items.expected("compute.training"),
+        full_attention=items.expected("compute.training_full_attention"),
+        recompute=items.expected("compute.recompute"),
+        forward_6nd=None if read is None else 2.0 * active * read,
+    )
+
+
+def _positions(run: Run, work: Workload) -> float | None:
+    """Tensor positions of a mean sequence where samples are padded to less than the full length."""
+    if run.data.histogram is None or run.data.packing == "packed" or not work.sequences or work.tensor_positions is None:
+        return None
+    return float(work.tensor_positions / work.sequences)
+
+
+def _steps(run: Run, work: Workload) -> float | None:
+    """Steps of the run, a last one that is not full counted as its part."""
+    if work.sequences is None:
+        return None
+    if run.data.histogram is None and work.longest_sequence and work.tensor_positions is not None:
+        return float(work.tensor_positions / (work.sequences_per_step * work.longest_sequence))
+    return float(work.sequences / work.sequences_per_step)
+
+
+def _checkpoint(run: Run, counts: Parameters, factors: Corrections) -> CheckpointBytes:
+    """Bytes of one checkpoint, corrected by what own checkpoints took."""
+    checkpoint = storage.checkpoint_bytes(run, counts)
+    full, weights = factors.get("storage.checkpoint_full"), factors.get("storage.checkpoint_weights")
+    if full is not None:
+        checkpoint = replace(checkpoint, full=checkpoint.full * full.factor)
+    if weights is not None:
+        checkpoint = replace(checkpoint, weights=checkpoint.weights * weights.factor)
+    return checkpoint
+
+
+def _corrected(items: Iterable[Item], factors: Corrections) -> Iterable[Item]:
+    """Checkpoint items say that they are calibrated."""
+    for item in items:
+        factor = factors.get(item.code) if item.code.startswith("storage.checkpoint_") else None
+        if factor is not None and item.expected is not None:
+            _calibrated(item, factor)
+        yield item
+
+
+def _calibrated(item: Item, factor: Factor) -> None:
+    """State the correction that an item's expected value already contains."""
+    assert item.expected is not None
+    item.basis, item.n, item.factor = "calibrated", factor.n, factor.factor
+    item.uncalibrated = item.expected / factor.factor
+    item.low, item.high = item.expected * factor.low, item.expected * factor.high
+
+
+def _mark(hours: Item | None, speed: Speed) -> None:
+    """Pure training hours follow the step time, correction included."""
+    if hours is None or hours.expected is None or speed.correction is None or speed.training is None or speed.uncalibrated is None:
+        return
+    hours.n, hours.factor = speed.correction.n, speed.correction.factor
+    hours.uncalibrated = hours.expected / speed.training.expected * speed.uncalibrated
+
+
+def _fits(run: Run, peak: Item | None) -> Fits:
+    """Whether the peak fits the memory that the driver reports; uncertain where that lies inside the interval."""
+    if run.hardware is None or peak is None or peak.expected is None:
+        return None
+    limit = run.hardware.device.memory_bytes
+    low = peak.expected if peak.low is None else peak.low
+    high = peak.expected if peak.high is None else peak.high
+    if high <= limit:
+        return True
+    return "uncertain" if low <= limit else False

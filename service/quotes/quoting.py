@@ -1,0 +1,130 @@
+"""A quote's document from a run spec: pure, no database, no clock; the same spec and corrections give the same document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from service import __version__
+from service.estimation.correction import Corrections
+from service.estimation.estimate import Estimate, estimate
+from service.estimation.items import Item, Ledger, Warning
+from service.estimation.run import Efficiency, Run
+from service.specs.load import parse
+from service.specs.resolve import resolve
+from service.specs.spec import RunSpec
+
+_NOTHING: Mapping[str, float] = {}
+
+
+def build(
+    spec: RunSpec | dict[str, Any],
+    corrections: Corrections | None = None,
+    calibration_version: str | None = None,
+    pilot: Mapping[str, float] = _NOTHING,
+) -> dict[str, Any]:
+    """The quote but for what storing adds (id, moment, status). ``pilot`` holds values that a pilot run measured, by code."""
+    resolved = resolve(spec if isinstance(spec, RunSpec) else parse(spec))
+    run = resolved.run if not pilot else _piloted(resolved.run, pilot)
+    result = estimate(run, corrections)
+    return {
+        "engine_version": __version__,
+        "calibration_version": calibration_version,
+        "spec": resolved.spec,
+        "provenance": resolved.provenance,
+        "resolved": _resolved(result),
+        "summary": _summary(result),
+        "items": [_item(item) for item in result.items],
+        "memory_phases": result.memory.phases,
+        "saved_bytes_per_layer": result.memory.saved_bytes_per_layer,
+        "warnings": [_warning(warning) for warning in (*resolved.warnings, *result.warnings)],
+        "alternatives": _alternatives(result),
+    }
+
+
+def _piloted(run: Run, pilot: Mapping[str, float]) -> Run:
+    """The run at the speed that a pilot measured."""
+    step, rate = pilot.get("time.step"), pilot.get("throughput.input_tokens_per_second")
+    if step is None and rate is None:
+        return run
+    convention = run.efficiency.mfu_convention
+    measured = Efficiency(step_seconds=step, input_tokens_per_second=rate if step is None else None, mfu_convention=convention, pilot=True)
+    return replace(run, efficiency=measured)
+
+
+def _item(item: Item) -> dict[str, Any]:
+    document = {
+        "code": item.code,
+        "section": item.section,
+        "quantity": item.quantity,
+        "expected": item.expected,
+        "lower_bound": item.lower_bound,
+        "low": item.low,
+        "high": item.high,
+        "basis": item.basis,
+        "formula": item.formula,
+        "assumptions": item.assumptions,
+        "parent": item.parent,
+        "reason": item.reason,
+    }
+    if item.factor is not None:
+        document["n"] = item.n
+        document["factor"] = item.factor
+        document["uncalibrated"] = item.uncalibrated
+    return document
+
+
+def _warning(warning: Warning) -> dict[str, Any]:
+    return {"code": warning.code, "detail": warning.detail, "pointer": warning.pointer}
+
+
+def _resolved(result: Estimate) -> dict[str, Any]:
+    run, counts = result.run, result.parameters
+    return {
+        "parameters": {
+            "total": counts.total,
+            "active": counts.active,
+            "trainable": counts.trainable,
+            "embedding": counts.embedding,
+            "lm_head": counts.lm_head,
+            "lm_head_tied": counts.lm_head_tied,
+            "non_embedding": counts.non_embedding,
+            "experts": counts.experts,
+            "adapters": counts.adapters,
+            "per_layer": counts.per_layer,
+        },
+        "data_parallel_size": run.layout.data,
+        "global_batch_size": run.batch.global_batch_size,
+        "steps": result.workload.steps,
+        "assumptions": (*run.architecture.assumptions, *counts.assumptions),
+    }
+
+
+def _interval(items: Ledger, code: str) -> dict[str, Any]:
+    item = items.get(code)
+    if item is None:
+        return {"lower_bound": None, "expected": None, "low": None, "high": None}
+    return {"lower_bound": item.lower_bound, "expected": item.expected, "low": item.low, "high": item.high}
+
+
+def _summary(result: Estimate) -> dict[str, Any]:
+    items = result.items
+    counted = "compute.training" if items.expected("compute.training") is not None else "compute.6nd"
+    return {
+        "training_flops": items.expected(counted),
+        "training_flops_code": counted,  # 6ND where the model's own FLOPs cannot be counted
+        "mfu_convention": result.run.efficiency.mfu_convention,
+        "device_hours": _interval(items, "device_hours.training"),
+        "wall_clock_seconds": _interval(items, "time.wall_clock"),
+        "total_budget_device_hours": _interval(items, "device_hours.total"),
+        "peak_memory_bytes_per_device": _interval(items, "memory.peak_process"),
+        "peak_phase": result.memory.peak_phase,
+        "peak_stage": result.memory.peak_stage,
+        "fits": result.fits,
+        "storage_bytes": _interval(items, "storage.total"),
+    }
+
+
+def _alternatives(result: Estimate) -> list[dict[str, Any]]:
+    return []
