@@ -59,7 +59,15 @@ def _prior(name: str, value: float, deviation: float) -> None:
 
 
 _prior("matrix", 0.72, 0.15)
-for _family, _width in (("ampere", 0.15), ("hopper", 0.15), ("blackwell", 0.15), ("volta", 0.1), ("cdna3", 0.15), ("tpu", 0.1), ("ada", 0.15)):
+for _family, _width in (
+    ("ampere", 0.15),
+    ("hopper", 0.15),
+    ("blackwell", 0.15),
+    ("volta", 0.1),
+    ("cdna3", 0.15),
+    ("tpu", 0.1),
+    ("ada", 0.15),
+):
     _prior(f"matrix:{_family}", 1.0, _width)
 _prior("matrix/fp8", 0.7, 0.2)
 for _family in ("hopper", "blackwell", "cdna3"):
@@ -145,9 +153,17 @@ def rows_of(path: Path) -> list[Row]:
         assert run.hardware is not None and run.sequence_length is not None and run.data.total_tokens is not None
         tokens = run.batch.global_batch_size * run.sequence_length
         steps = -(-run.data.total_tokens // tokens)
-        step = tokens / value if code.startswith("throughput") else value if code == "time.step" else value * 3600 / run.hardware.device_count / steps
+        step = (
+            tokens / value
+            if code.startswith("throughput")
+            else value
+            if code == "time.step"
+            else value * 3600 / run.hardware.device_count / steps
+        )
         source = next((t[7:] for t in case["tags"] if t.startswith("source:")), "?")
-        found.append(Row(case["id"], case["group"], source, case["weight"], tuple(case["tags"]), run, step, code.startswith("device"), case))
+        found.append(
+            Row(case["id"], case["group"], source, case["weight"], tuple(case["tags"]), run, step, code.startswith("device"), case)
+        )
     return found
 
 
@@ -177,13 +193,15 @@ class Model:
         self.deviation = np.array([PRIORS[n][1] for n in self.names])
         index = {name: i for i, name in enumerate(self.names)}
         bases = [rate_names.bases(row.run) for row in rows]
-        terms = [rate_names.names(rate_names.key(row.run)) for row in rows]
-        self.base = {rate: np.array([b.get(rate, 1.0) for b in bases]) for rate in terms[0]}
+        keys = [rate_names.key(row.run) for row in rows]
+        self.base = {rate: np.array([b.get(rate, 1.0) for b in bases]) for rate in rate_names.names(keys[0])}
+        kinds = sorted(set(keys))  # rows of one kind share their efficiencies
+        self.kind = np.array([kinds.index(key) for key in keys])
         self.design: dict[str, Array] = {}
-        for rate in terms[0]:
-            matrix = np.zeros((len(rows), len(self.names)))
-            for i, term in enumerate(terms):
-                for name in term[rate]:
+        for rate in self.base:
+            matrix = np.zeros((len(kinds), len(self.names)))
+            for i, key in enumerate(kinds):
+                for name in rate_names.names(key)[rate]:
                     if name in index:
                         matrix[i, index[name]] += 1.0
             self.design[rate] = matrix
@@ -199,7 +217,8 @@ class Model:
     def parts(self, theta: Array, index: Array | None = None, counts: Any = None) -> dict[str, Array]:
         """Seconds of every part of the rows' steps."""
         rows = slice(None) if index is None else index
-        values = {rate: self.base[rate][rows] * np.exp(self.design[rate][rows] @ theta) for rate in self.design}
+        kind = self.kind[rows]
+        values = {rate: self.base[rate][rows] * np.exp(self.design[rate] @ theta)[kind] for rate in self.design}
         if counts is None:
             counts = self.work if index is None else chosen(self.work, index)
         return seconds.parts(counts, seconds.Rates(**values))
@@ -343,7 +362,12 @@ def module(model: Model, theta: Array, residual: Residual, beta: Array, rows: li
         out.append(f'    "{name}": {math.exp(value):.5g},  # prior {math.exp(mean):.3g}, {deviation:g}')
     out += ["}", "", "# Shrunk logarithmic weights of the features in residual.py.", "RESIDUAL: dict[str, float] = {"]
     out += [f'    "{name}": {value:.5g},' for name, value in zip(residual.names, beta, strict=True)]
-    out += ["}", "", "# 80 % bounds of measured / predicted, like runs left out of the fit, by cell.", "SEEN: dict[str, tuple[float, float]] = {"]
+    out += [
+        "}",
+        "",
+        "# 80 % bounds of measured / predicted, like runs left out of the fit, by cell.",
+        "SEEN: dict[str, tuple[float, float]] = {",
+    ]
     out += [f'    "{name}": {value},' for name, value in seen.items()]
     out += ["}", "", "# The same with whole sources left out.", f"UNSEEN: tuple[float, float] = {unseen}", ""]
     out += ["# Sizes that a cell's runs cover, as powers of two.", "RANGES: dict[str, dict[str, tuple[float, float]]] = {"]

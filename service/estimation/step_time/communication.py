@@ -1,0 +1,141 @@
+"""Bytes over links: the collectives of every kind of parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..numeric import Number, floor, maximum, minimum, where
+from ..parameters import Parameters
+from ..run import Run
+from .sums import Sums
+
+WIDTH = 2.0  # bytes of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
+
+# Devices behind one NVLink switch whatever a server holds (NVL72: GB200 and GB300 systems).
+SWITCHED_DOMAIN = {"gb200": 72, "gb300": 72}
+# DeepSpeed reduces the gradients of every micro-batch under ZeRO-2 (stage2.py: reduce buckets in the backward hooks).
+REDUCES_EVERY_MICRO_BATCH = frozenset({"deepspeed"})
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Bytes of a collective: through each device's own link, and its share of what leaves the node."""
+
+    intra: Number
+    inter: Number
+    messages: Number = 0.0
+
+    def __add__(self, other: Transfer) -> Transfer:
+        return Transfer(self.intra + other.intra, self.inter + other.inter, self.messages + other.messages)
+
+    def times(self, factor: Number) -> Transfer:
+        """The same collective done ``factor`` times."""
+        return Transfer(self.intra * factor, self.inter * factor, self.messages * factor)
+
+
+NOTHING = Transfer(0.0, 0.0, 0.0)
+
+
+def node_size(run: Run) -> float:
+    """Devices that reach each other over the fast link."""
+    assert run.hardware is not None
+    name = run.hardware.device.name
+    domain = next((size for prefix, size in SWITCHED_DOMAIN.items() if name.startswith(prefix)), 1)
+    return float(max(run.hardware.devices_per_node, domain))
+
+
+def ring(payload: Number, size: Number, inner: Number, node: float, messages: Number = 0.0) -> Transfer:
+    """An all-gather or reduce-scatter of ``payload`` bytes over ``size`` ranks that lie ``inner`` apart (an all-reduce is two).
+
+    A ring moves payload x (size - 1) / size over every link (Patarasuk and Yuan 2009); where it leaves the node, as many network
+    cards share it as the node holds ranks of the group.
+    """
+    moved = payload * ((size - 1.0) / size)
+    per_node = maximum(1.0, minimum(size, floor(node / inner) * 1.0))
+    return Transfer(moved, where(size > per_node, moved / per_node, 0.0), where(size > 1.0, messages, 0.0))
+
+
+def tensor(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
+    """Two all-reduces of the hidden state for each block and pass (Megatron-LM; with sequence parallelism as gather and scatter)."""
+    tp = run.layout.tensor * 1.0
+    activation = WIDTH * tokens * float(run.architecture.hidden)
+    return ring(activation, tp, 1.0, node, messages=(tp - 1.0) / 2.0).times(2.0 * s.reductions * passes)
+
+
+def context(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
+    """Keys and values pass around the ring; their gradients too on the way back."""
+    cp, tp = run.layout.context * 1.0, run.layout.tensor * 1.0
+    return ring(WIDTH * tokens * cp * s.key_values / tp, cp, tp, node).times(passes + 1.0)
+
+
+def expert(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
+    """Tokens to their experts and back, all to all; expert ranks run over tensor and data ranks, nearest first."""
+    if not s.routed:
+        return NOTHING
+    ep, tp = run.layout.expert * 1.0, run.layout.tensor * 1.0
+    sent = WIDTH * tokens / tp * s.routed * 2.0 * passes
+    near = maximum(1.0, minimum(ep, node))
+    return Transfer(
+        where(ep > 1.0, sent * ((ep - 1.0) / ep), 0.0),
+        where(ep > near, sent * ((ep - near) / ep), 0.0),
+        where(ep > 1.0, 2.0 * passes * s.layers, 0.0),
+    )
+
+
+def pipeline(run: Run, tokens: Number, node: float) -> Transfer:
+    """The hidden state to the next stage and its gradient back, for every virtual stage; each tensor rank sends its part."""
+    layout = run.layout
+    tp, pp, virtual = layout.tensor * 1.0, layout.pipeline * 1.0, layout.virtual_pipeline * 1.0
+    sent = where(pp > 1.0, 2.0 * WIDTH * tokens * float(run.architecture.hidden) / tp * virtual, 0.0)
+    leaves = where(tp * layout.context * layout.data >= node, 1.0, 0.0)
+    return Transfer(sent * (1.0 - leaves), sent * leaves, where(pp > 1.0, 2.0 * virtual, 0.0))
+
+
+def local_parameters(run: Run, parameters: Parameters) -> tuple[Number, Number]:
+    """Dense and routed weights that a device holds before any sharding over data-parallel ranks."""
+    layout = run.layout
+    pp = layout.pipeline * 1.0
+    experts = parameters.experts or 0
+    return float((parameters.total or 0) - experts) / (layout.tensor * pp), float(experts) / (layout.expert * pp)
+
+
+def trained_parameters(run: Run, parameters: Parameters, dense: Number, experts: Number) -> tuple[Number, Number]:
+    """Those of them that are trained; adapters replicate like dense weights."""
+    layout = run.layout
+    if run.method.lora is not None:
+        return float(parameters.trainable or 0) / (layout.tensor * 1.0 * layout.pipeline), 0.0
+    share = float(parameters.trainable or 0) / float(parameters.total or 1)
+    return dense * share, experts * share
+
+
+def sharding(run: Run, parameters: Parameters, layers: float, node: float) -> tuple[Transfer, Transfer]:
+    """Exchanges of weights and gradients: for every micro-batch, and once a step.
+
+    ZeRO (Rajbhandari et al. 2019): plain data parallelism reduces gradients in two rounds; stages 1 and 2 scatter gradients and
+    gather weights; stage 3 gathers weights for the forward and again for the backward pass and scatters gradients.
+    """
+    layout = run.layout
+    tp, cp, dp, ep, pp = layout.tensor * 1.0, layout.context * 1.0, layout.data * 1.0, layout.expert * 1.0, layout.pipeline * 1.0
+    inner = tp * cp
+    dense, experts = local_parameters(run, parameters)
+    trained_dense, trained_experts = trained_parameters(run, parameters, dense, experts)
+    gradient = min(float(run.precision.gradient_bytes), 4.0)
+    weight = min(float(run.precision.weight_bytes), WIDTH) if run.precision.recipe != "fp32" else 4.0
+    if layout.sharding in ("zero3", "hybrid"):
+        group = dp if layout.shard_group_size is None else minimum(dp, layout.shard_group_size * 1.0)
+        gathered = ring(weight * (dense + experts), group, inner, node, messages=layers / pp).times(2.0)
+        scattered = ring(gradient * (trained_dense + trained_experts), group, inner, node)
+        step = NOTHING
+        if layout.sharding == "hybrid":
+            step = ring(gradient * (trained_dense + trained_experts) / group, dp / group, inner * group, node).times(2.0)
+        return gathered + scattered, step
+    if layout.sharding == "zero2" and run.software.stack in REDUCES_EVERY_MICRO_BATCH:
+        return ring(gradient * trained_dense, dp, inner, node), ring(weight * trained_dense, dp, inner, node)
+    if layout.sharding == "none":
+        once = ring(gradient * trained_dense, dp, inner, node).times(2.0)
+    else:
+        once = ring(gradient * trained_dense, dp, inner, node) + ring(weight * trained_dense, dp, inner, node)
+    if parameters.experts:
+        replicas = maximum(1.0, dp * tp / ep)
+        once = once + ring((gradient + weight) * trained_experts, replicas, maximum(1.0, inner * ep / tp), node)
+    return NOTHING, once

@@ -1,0 +1,116 @@
+"""Which coefficients make up each rate of a run: peak x efficiency, bandwidth x efficiency.
+
+A rate is its base times the product of the coefficients named here that ``coefficients.py`` holds; a name it does not hold
+counts as 1. So a device or stack without measurements of its own gets what is common to all.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..run import Run
+from .coefficients import COEFFICIENTS
+from .seconds import Rates
+
+Key = tuple[str, str, str, str, bool, bool, bool, bool]
+
+# Where no source says how fast a link is: a PCIe 4 slot and a 100 Gb/s network card.
+SLOW_INTRA, SLOW_INTER = 32e9, 12.5e9
+
+
+def key(run: Run) -> Key:
+    """What the efficiencies depend on."""
+    assert run.hardware is not None
+    return (
+        run.hardware.device.architecture or "",
+        run.software.stack,
+        run.precision.recipe,
+        run.attention,
+        run.software.compile,
+        run.software.fused_loss,
+        run.layout.sequence_parallel,
+        run.method.adapters,
+    )
+
+
+def names(k: Key) -> dict[str, tuple[str, ...]]:
+    """Names of the coefficients of every rate."""
+    architecture, stack, recipe, attention, compiled, fused_loss, sequence_parallel, _ = k
+    low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(recipe)
+    matrix = ("matrix", f"matrix:{architecture}")
+    products = matrix if low is None else (*matrix, f"matrix/{low}", f"matrix/{low}:{architecture}")
+    flash = ("attention", f"attention:{architecture}", f"attention@{stack}")
+    elementwise = ("elementwise", f"elementwise@{stack}")
+    host = ("kernel_host_seconds", f"kernel_host_seconds@{stack}", f"kernel_host_seconds:{architecture}")
+    compile_ = ("elementwise+compile",) if compiled else ()
+    return {
+        "matrix": products,
+        "expert": (*products, "expert", *((f"expert/{low}",) if low else ())),
+        "head": matrix,
+        "matrix_bytes": ("matrix_bytes",),
+        "attention": ("attention/eager",) if attention == "eager" else flash,
+        "attention_bytes": ("attention_bytes",),
+        "elementwise": (*elementwise, *compile_),
+        "logits": ("logits", *(("logits+fused_loss",) if fused_loss else ())),
+        "accumulation": ("optimizer",),
+        "optimizer": ("optimizer",),
+        "dequantized": ("dequantized",),
+        "host_link": ("host_link",),
+        "intra": ("intra",),
+        "inter": ("inter",),
+        "kernel_seconds": ("kernel_seconds",),
+        "kernel_host_seconds": (*host, *(("kernel_host_seconds+compile",) if compiled else ())),
+        "message_seconds": ("message_seconds",),
+        "message_host_seconds": ("message_host_seconds",),
+        "stage_message_seconds": ("stage_message_seconds",),
+        "step_seconds": ("step_seconds",),
+        "tensor_exposed": ("tensor_exposed", *(("tensor_exposed+sequence_parallel",) if sequence_parallel else ())),
+        "context_exposed": ("context_exposed",),
+        "expert_exposed": ("expert_exposed",),
+        "sharding_exposed": ("sharding_exposed",),
+        "sharding_cover": ("sharding_cover",),
+        "data_exposed": ("data_exposed", f"data_exposed@{stack}"),
+    }
+
+
+def bases(run: Run) -> dict[str, float]:
+    """What each rate's coefficients multiply; 1 for those that are seconds or shares themselves."""
+    assert run.hardware is not None
+    device = run.hardware.device
+    peak, reference = device.recipe_peak_flops_per_second(run.precision.recipe), device.reference_peak_flops_per_second
+    memory = device.hbm_bytes_per_second
+    if peak is None or reference is None or memory is None:
+        raise ValueError("the device's dense peak and memory bandwidth are needed")
+    head = peak if run.precision.recipe == "fp32" else reference
+    return {
+        "matrix": peak,
+        "expert": peak,
+        "head": head,
+        "attention": head,
+        "matrix_bytes": memory,
+        "attention_bytes": memory,
+        "elementwise": memory,
+        "logits": memory,
+        "accumulation": memory,
+        "optimizer": memory,
+        "intra": run.hardware.intra_node_bytes_per_second or SLOW_INTRA,
+        "inter": run.hardware.inter_node_bytes_per_second or SLOW_INTER,
+    }
+
+
+@cache
+def efficiencies(k: Key) -> tuple[tuple[str, float], ...]:
+    """Product of the coefficients of every rate."""
+    out = []
+    for rate, parts in names(k).items():
+        product = 1.0
+        for name in parts:
+            product *= COEFFICIENTS.get(name, 1.0)
+        out.append((rate, product))
+    return tuple(out)
+
+
+def rates_of(run: Run, residual: float) -> Rates:
+    """The rates of a run."""
+    base = bases(run)
+    return Rates(**{name: base.get(name, 1.0) * product for name, product in efficiencies(key(run))}, residual=residual)
