@@ -65,12 +65,12 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
         run,
         work,
         counts,
-        step=speed.step,
+        step=speed.step if checkpoint is not None else None,
         training=speed.training,
         checkpoint=checkpoint,
         training_lower_bound=speed.lower_bound,
         training_basis=speed.basis,
-        unknown_reason=speed.reason or efficiency.NO_STEPS,
+        unknown_reason=speed.reason or (storage.NO_ADAPTER_SIZE if checkpoint is None else efficiency.NO_STEPS),
         operations=factors.get("time.wall_clock"),
     )
     items.extend(efficiency.items(speed, steps=work.steps))
@@ -140,8 +140,10 @@ def _steps(run: Run, work: Workload) -> float | None:
     return float(work.sequences / work.sequences_per_step)
 
 
-def _checkpoint(run: Run, counts: Parameters, factors: Corrections) -> CheckpointBytes:
-    """Bytes of one checkpoint, corrected by what own checkpoints took."""
+def _checkpoint(run: Run, counts: Parameters, factors: Corrections) -> CheckpointBytes | None:
+    """Bytes of one checkpoint, corrected by what own checkpoints took; None where the adapters' size is not known."""
+    if counts.trainable is None:
+        return None
     checkpoint = storage.checkpoint_bytes(run, counts)
     full, weights = factors.get("storage.checkpoint_full"), factors.get("storage.checkpoint_weights")
     if full is not None:

@@ -42,7 +42,7 @@ def estimate(
     *,
     step: Spread | None,
     training: Spread | None,
-    checkpoint: CheckpointBytes,
+    checkpoint: CheckpointBytes | None,
     training_lower_bound: float | None = None,
     training_basis: Basis = "formula",
     unknown_reason: str = "the step time is not known",
@@ -56,12 +56,9 @@ def estimate(
     scaled until the whole is that multiple.
     """
     steps = work.steps
-    if run.hardware is None or step is None or training is None or steps is None:
-        return _unknown(
-            run,
-            steps,
-            unknown_reason if run.hardware is not None else "no hardware is given",
-        )
+    if run.hardware is None or step is None or training is None or steps is None or checkpoint is None:
+        reason = unknown_reason if run.hardware is not None else "no hardware is given"
+        return _unknown(run, steps, reason, training=training, basis=training_basis, lower_bound=training_lower_bound)
     plan = job_parts.cadence(run, steps, step, training, checkpoint.full, checkpoint.weights)
     share = evaluation.forward_share(run) if forward_share is None else forward_share
     tokens = work.input_tokens
@@ -312,29 +309,31 @@ def _cadence_items(plan: Cadence, lost: job_parts.Restarts) -> list[Item]:
     return result
 
 
-def _unknown(run: Run, steps: Any, reason: str) -> Job:
-    """The job's items where the step time is not known."""
+def _unknown(run: Run, steps: Any, reason: str, *, training: Spread | None, basis: Basis, lower_bound: float | None) -> Job:
+    """The job's items where its course is not known; pure training hours need the rate alone."""
     result = [unknown(f"time.{name}", "time", "seconds", reason, parent="time.wall_clock") for name in OVERHEADS]
     result.append(unknown("time.wall_clock", "time", "seconds", reason))
-    result += [
-        unknown(
-            f"device_hours.{name}",
-            "time",
-            "device_hours",
-            reason,
-            parent="device_hours.run",
-        )
-        for name in PARTS
-    ]
-    result.append(
-        unknown(
-            "device_hours.run",
-            "time",
-            "device_hours",
-            reason,
-            parent="device_hours.total",
-        )
-    )
+    for name in PARTS:
+        code, parent = f"device_hours.{name}", "device_hours.run"
+        if name == "training" and training is not None and run.hardware is not None:
+            hours = training.times(run.hardware.device_count / 3600.0)
+            result.append(
+                Item(
+                    code=code,
+                    section="time",
+                    quantity="device_hours",
+                    expected=hours.expected,
+                    low=hours.low,
+                    high=hours.high,
+                    lower_bound=None if lower_bound is None else lower_bound * run.hardware.device_count / 3600.0,
+                    formula=f"time.training x {run.hardware.device_count} devices / 3600",
+                    basis=basis,
+                    parent=parent,
+                )
+            )
+        else:
+            result.append(unknown(code, "time", "device_hours", reason, parent=parent))
+    result.append(unknown("device_hours.run", "time", "device_hours", reason, parent="device_hours.total"))
     saves = Saves(main=None, reason=reason)
     every = run.checkpointing.interval_steps
     if steps is not None and every is not None:

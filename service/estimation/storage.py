@@ -16,6 +16,7 @@ from .wholes import whole
 SAFETENSORS_PREFIX_BYTES = 8
 SAFETENSORS_BYTES_PER_TENSOR = 122
 TORCH_SAVE_BYTES_PER_TENSOR = 595
+NO_ADAPTER_SIZE = "adapters need the sizes of the model's matrices: only a parameter count is given"
 STEP_COUNTER_BYTES = 4  # AdamW's `step`, one float a tensor
 
 EXPORT_BYTES_PER_PARAMETER = 2  # a bf16 export, what inference engines and model hubs take
@@ -141,16 +142,23 @@ class Saves:
 
 def items(
     run: Run,
-    checkpoint: CheckpointBytes,
+    checkpoint: CheckpointBytes | None,
     saves: Saves,
     *,
     unique_tokens: float | None,
     steps: float | None,
 ) -> list[Item]:
-    """Every ``storage.*`` item of a run; amounts of the whole run on all devices."""
-    result = checkpoint_items(run, checkpoint)
+    """Every ``storage.*`` item of a run; amounts of the whole run on all devices. No checkpoint: its size is not known."""
     total: list[Item] = []
-    retained = _retained(run, checkpoint, saves)
+    if checkpoint is None:
+        result = [unknown(f"storage.checkpoint_{kind}", "storage", "bytes", NO_ADAPTER_SIZE) for kind in ("full", "weights")]
+        parent = "storage.checkpoints_retained"
+        retained = [
+            unknown(f"storage.{part}", "storage", "bytes", NO_ADAPTER_SIZE, parent=parent) for part in ("retained_main", "inference_export")
+        ]
+    else:
+        result = checkpoint_items(run, checkpoint)
+        retained = _retained(run, checkpoint, saves)
     total.append(whole("storage.checkpoints_retained", "storage", "bytes", retained, parent="storage.total"))
     result += retained
     total += _data(run, unique_tokens)
