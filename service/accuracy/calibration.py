@@ -19,13 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import NormalDist
 
 from . import conformal, drift
 
 HALF_LIFE_RUNS = 30.0
 MEMORY_RUNS = 200  # runs of a cell that are looked at: at the default half-life the oldest weighs 1 %
-SCORES_KEPT = 200
+SCORES_KEPT = 150
 SCORES_ENOUGH = 20  # below it the wider cell's scores speak: nine runs are enough for a bound, not for a good one
 HUBER = 1.345  # 95 % efficient where errors are normal
 OUTLIER = 5.0  # deviations beyond which a run says nothing about the cell
@@ -120,7 +121,8 @@ class Fit:
         return Prediction(cell=chain[-1], n=cell.n, factor=math.exp(cell.mean), deviation=math.sqrt(variance), scores=scores)
 
 
-def score_bounds(scores: Sequence[float], coverage: float) -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def score_bounds(scores: tuple[float, ...], coverage: float) -> tuple[float, float]:
     """The interval of the next score: adaptive conformal; while there are too few, the normal one with heavier tails."""
     adaptive = conformal.AdaptiveInterval(coverage)
     for score in scores:
@@ -206,31 +208,32 @@ def robust_mean(values: Sequence[float], weights: Sequence[float], deviation: fl
     return mean, total * total / math.fsum(weight * weight for weight in trusted)
 
 
-def _median_deviation(values: Sequence[float]) -> float:
+def _median_deviation(residuals: Sequence[float], weights: Sequence[float]) -> float:
     """The standard deviation by the median absolute residual (1.4826 for normal errors)."""
-    return 1.482602218505602 * weighted_median([abs(value) for value in values], [1.0] * len(values))
+    return 1.482602218505602 * weighted_median([abs(residual) for residual in residuals], weights)
 
 
 def _noises(leaves: Sequence[_Leaf], assumed: Prior) -> None:
     """Each leaf's noise: its own deviation, held by that of all leaves, held by the prior."""
-    residuals: dict[int, list[float]] = {}
-    for index, leaf in enumerate(leaves):
-        n = len(leaf.recent)
-        if n >= 2:
-            centre = weighted_median(leaf.recent, [1.0] * n)
-            residuals[index] = [(value - centre) * math.sqrt(n / (n - 1)) for value in leaf.recent]
-    freedom = sum(len(values) - 1 for values in residuals.values())
+    judged = [leaf for leaf in leaves if len(leaf.recent) >= 2]
+    residuals: list[list[float]] = []
+    freedoms: list[float] = []
+    for leaf in judged:
+        n = math.fsum(leaf.weights) ** 2 / math.fsum(weight * weight for weight in leaf.weights)
+        centre = weighted_median(leaf.recent, leaf.weights)
+        residuals.append([(value - centre) * math.sqrt(n / (n - 1)) for value in leaf.recent])
+        freedoms.append(n - 1)
     pooled = assumed.within**2
-    if freedom:
-        own = _median_deviation([value for values in residuals.values() for value in values]) ** 2
+    if judged:
+        everything = [residual for values in residuals for residual in values]
+        own = _median_deviation(everything, [weight for leaf in judged for weight in leaf.weights]) ** 2
+        freedom = math.fsum(freedoms)
         pooled = (assumed.weight * pooled + freedom * own) / (assumed.weight + freedom)
-    for index, leaf in enumerate(leaves):
-        variance = pooled
-        if index in residuals:
-            own = _median_deviation(residuals[index]) ** 2
-            n = len(leaf.recent) - 1
-            variance = (2 * assumed.weight * pooled + n * own) / (2 * assumed.weight + n)
-        leaf.noise = max(math.sqrt(variance), drift.FLOOR)
+    for leaf in leaves:
+        leaf.noise = max(math.sqrt(pooled), drift.FLOOR)
+    for leaf, values, freedom in zip(judged, residuals, freedoms, strict=True):
+        own = _median_deviation(values, leaf.weights) ** 2
+        leaf.noise = max(math.sqrt((2 * assumed.weight * pooled + freedom * own) / (2 * assumed.weight + freedom)), drift.FLOOR)
 
 
 @dataclass(slots=True)
@@ -383,7 +386,9 @@ def _causal_scores(leaf: _Leaf, parent: tuple[float, float], between: float, dec
         mean, uncertainty = _shrink(moment / total if total else 0.0, variance, between, *parent)
         deviation = math.sqrt(uncertainty + leaf.noise**2)
         scores.append((value - mean) / deviation)
-        taken = max(mean - 2 * deviation, min(mean + 2 * deviation, value))
+        # The same influence a run has on the final mean; a cell that is new may first find its place.
+        reach = 1.6 * leaf.noise if total >= 3 else 2 * deviation
+        taken = max(mean - reach, min(mean + reach, value))
         values.append(taken)
         change = monitor.update(value)
         if change is not None:

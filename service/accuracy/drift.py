@@ -53,20 +53,16 @@ class Monitor:
         self._mean += delta / self._n
         self._squares += delta * (value - self._mean)
 
-    def update(self, value: float, weight: int = 1) -> Change | None:
-        """Add one error; the change if the alarm goes off now. The next level then becomes the baseline.
-
-        ``weight`` runs may come together as their mean (a day of a histogram).
-        """
+    def update(self, value: float) -> Change | None:
+        """Add one error; the change if the alarm goes off now. The next level then becomes the baseline."""
         index = self._seen
         self._seen += 1
         change: Change | None = None
         if self._n >= BASELINE:
             deviation = max(math.sqrt(self._squares / (self._n - 1)), FLOOR)
-            score = self._score(value, deviation, weight)
-            clipped = max(-CLIP, min(CLIP, score)) * math.sqrt(weight)
-            self._up = max(0.0, self._up + clipped - ALLOWANCE * weight)
-            self._down = max(0.0, self._down - clipped - ALLOWANCE * weight)
+            score = max(-CLIP, min(CLIP, self._score(value, deviation)))
+            self._up = max(0.0, self._up + score - ALLOWANCE)
+            self._down = max(0.0, self._down - score - ALLOWANCE)
             if self._up == 0.0:
                 self._up_since = index + 1
             if self._down == 0.0:
@@ -80,11 +76,10 @@ class Monitor:
         self._learn(value)
         return change
 
-    def _score(self, value: float, deviation: float, weight: int) -> float:
+    def _score(self, value: float, deviation: float) -> float:
         """The error in standard deviations, as a standard normal variable (D. L. Wallace, Ann. Math. Stat. 30, 1959)."""
         freedom = self._n - 1
-        spread = deviation * math.sqrt(1 / weight + 1 / self._n)
-        student = (value - self._mean) / spread
+        student = (value - self._mean) / (deviation * math.sqrt(1 + 1 / self._n))
         normal = math.sqrt(freedom * math.log1p(student * student / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
         return math.copysign(normal, student)
 

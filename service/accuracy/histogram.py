@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ BUCKETS = 460  # a side: up to SMALLEST * GAMMA**460, a factor of 6,800 too low 
 SIZE = 2 * BUCKETS + 1
 _LOG_GAMMA = math.log(GAMMA)
 _HEADER = struct.Struct("<HB")  # first bucket, bytes a count
-_WIDTHS = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+_WIDTHS: dict[int, Any] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
 
 Counts = NDArray[np.int64]
 
@@ -64,7 +65,8 @@ def pack(counts: Counts) -> bytes:
     trimmed = counts[used[0] : used[-1] + 1]
     largest = int(trimmed.max())
     width = next(width for width in _WIDTHS if largest < 1 << (8 * width))
-    return _HEADER.pack(int(used[0]), width) + trimmed.astype(_WIDTHS[width]).tobytes()
+    narrow: bytes = trimmed.astype(_WIDTHS[width]).tobytes()
+    return _HEADER.pack(int(used[0]), width) + narrow
 
 
 def add(blob: bytes, into: Counts) -> None:

@@ -1,0 +1,157 @@
+"""Calibrations as objects: fitted from history, written down, and looked up for a quote."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from service.estimation.correction import Factor
+from service.kit.problems import invalid
+
+from . import calibration, learning, repository
+from .calibration import Cell, Fit
+from .learning import Facts
+
+FITS_REMEMBERED = 32  # calibrations never change, so what was parsed once is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The corrections of a quote, and the calibration they come from; none of either without one."""
+
+    version: str | None = None
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+
+
+def corrections_for(connection: Connection, team_id: str, facts: Facts, wanted: str | None, coverage: float = 0.8) -> Pinned:
+    """What a quote is corrected by: ``latest`` (or None), ``none``, or a version, which the quote then names.
+
+    A version that the team does not have is a bad value of the spec's ``calibration``.
+    """
+    return apply(find(connection, team_id, wanted), facts, coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A version with its fits."""
+
+    version: str
+    fits: Mapping[str, Fit]
+
+
+def find(connection: Connection, team_id: str, wanted: str | None) -> Calibration | None:
+    """The calibration that ``wanted`` names; None where there is none to apply."""
+    if wanted == "none":
+        return None
+    if wanted is None or wanted == "latest":
+        newest = repository.newest_id(connection, team_id)
+        if newest is None:
+            return None
+        calibration_id, version = newest
+    else:
+        found = repository.id_of(connection, team_id, wanted)
+        if found is None:
+            raise invalid("/calibration", "no such calibration; GET /v1/calibrations lists them")
+        calibration_id, version = found, wanted
+    return Calibration(version, _shelf.get(connection, calibration_id))
+
+
+def apply(found: Calibration | None, facts: Facts, coverage: float) -> Pinned:
+    """The corrections of a run from a calibration."""
+    if found is None:
+        return Pinned()
+    return Pinned(found.version, learning.corrections(found.fits, facts, coverage))
+
+
+class _Shelf:
+    """The fits that were parsed last."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._fits: OrderedDict[str, Mapping[str, Fit]] = OrderedDict()
+
+    def get(self, connection: Connection, calibration_id: str) -> Mapping[str, Fit]:
+        with self._lock:
+            fits = self._fits.get(calibration_id)
+            if fits is not None:
+                self._fits.move_to_end(calibration_id)
+                return fits
+        fits = read(repository.document(connection, calibration_id))
+        with self._lock:
+            self._fits[calibration_id] = fits
+            while len(self._fits) > self._size:
+                self._fits.popitem(last=False)
+        return fits
+
+
+_shelf = _Shelf(FITS_REMEMBERED)
+
+
+def write(fits: Mapping[str, Fit], own_paths: Sequence[Sequence[str]]) -> str:
+    """Fits as JSON text. Of cells that name a team only those of ``own_paths`` are kept: others' are not this team's business."""
+    own = {name for path in own_paths for name in path}
+    return json.dumps(
+        {
+            code: {
+                "between": fit.between,
+                "cells": {
+                    name: {
+                        "parent": cell.parent,
+                        "depth": cell.depth,
+                        "n": cell.n,
+                        "mean": cell.mean,
+                        "variance": cell.variance,
+                        "noise": cell.noise,
+                        # A cell with too few scores speaks through its parent; the global one has none.
+                        "scores": [round(score, 4) for score in cell.scores]
+                        if len(cell.scores) >= calibration.SCORES_ENOUGH or cell.depth == 0
+                        else [],
+                    }
+                    for name, cell in fit.cells.items()
+                    if cell.depth < 2 or name in own
+                },
+            }
+            for code, fit in fits.items()
+        },
+        separators=(",", ":"),
+    )
+
+
+def read(text: str) -> dict[str, Fit]:
+    """Fits from JSON text."""
+    return {
+        code: Fit(
+            code=code,
+            between=tuple(entry["between"]),
+            cells={name: Cell(**{**cell, "scores": tuple(cell["scores"])}) for name, cell in entry["cells"].items()},
+        )
+        for code, entry in json.loads(text).items()
+    }
+
+
+def factors(fits: Mapping[str, Fit], coverage: float = 0.8) -> list[dict[str, Any]]:
+    """Every factor as the contract lists it."""
+    rows = []
+    for code, fit in fits.items():
+        for name, cell in fit.cells.items():
+            prediction = fit.predict(_path(fit, name))
+            assert prediction is not None
+            low, high = prediction.interval(coverage)
+            rows.append({"cell": name, "code": code, "factor": prediction.factor, "n": cell.n, "low": low, "high": high})
+    return rows
+
+
+def _path(fit: Fit, name: str) -> list[str]:
+    path: list[str] = []
+    current: str | None = name
+    while current is not None and current != calibration.GLOBAL:
+        path.append(current)
+        current = fit.cells[current].parent
+    return path[::-1]

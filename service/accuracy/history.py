@@ -1,0 +1,200 @@
+"""What was measured, as the rows of ``measurements`` say it.
+
+Those rows belong to the room of actuals, which stands above this one: it is read here by name, never imported. A row that
+carries a log ratio is an observation (one code by one method of one source of one quote); it stands until a later row
+``replaces`` it, so a late or corrected value needs no bookkeeping here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Boolean, Connection, Float, Select, String, Text, column, exists, select, table
+from sqlalchemy import true as always
+
+from service.kit.database import UtcDateTime
+from service.kit.security import teams
+
+from . import learning
+from .backtest import Past
+from .learning import Evidence
+from .statistics import Outcome, interval_loss
+
+DEFAULT_COVERAGE = 0.8
+
+measurements = table(
+    "measurements",
+    column("id", String),
+    column("team_id", String),
+    column("quote_id", String),
+    column("observed_at", UtcDateTime),
+    column("code", String),
+    column("flags", Text),
+    column("estimated", Float),
+    column("low", Float),
+    column("high", Float),
+    column("uncalibrated", Float),
+    column("interval_coverage", Float),
+    column("observed_value", Float),
+    column("log_ratio", Float),
+    column("censored", Boolean),
+    column("drift", Float),
+    column("replaces_id", String),
+    column("device", String),
+    column("model_family", String),
+    column("training_method", String),
+    column("stack", String),
+    column("engine_version", String),
+    column("labels", Text),
+)
+quotes = table("quotes", column("id", String), column("created_at", UtcDateTime), column("external_id", String))
+quote_items = table("quote_items", column("quote_id", String), column("code", String), column("expected", Float), column("basis", String))
+
+# Values that were kept and flagged, and that nothing should be learnt from.
+UNTRUSTED = frozenset({"shared_device", "host_timed", "far_from_estimate", "above_peak", "below_lower_bound", "above_device_memory"})
+_JUDGED = ("code", "observed_at", "estimated", "low", "high", "interval_coverage", "observed_value", "log_ratio")
+KEYS: dict[str, str] = {
+    "device": "device",
+    "model_family": "model_family",
+    "method": "training_method",
+    "stack": "stack",
+    "engine_version": "engine_version",
+}
+
+
+def standing(query: Select[Any]) -> Select[Any]:
+    """Of a query on measurements: the observations that stand, of runs that were not cut short."""
+    later = measurements.alias("later")
+    m = measurements.c
+    replaced = exists().where(later.c.replaces_id == m.id)
+    return query.where(m.log_ratio.is_not(None), m.censored.is_not(always()), ~replaced)
+
+
+def observation_columns(with_labels: bool = True) -> list[Any]:
+    """What figures of accuracy need of a row."""
+    return [measurements.c[name] for name in (*_JUDGED, *KEYS.values(), *(("labels",) if with_labels else ()))]
+
+
+def outcome(row: Mapping[str, Any]) -> Outcome:
+    """A standing row as statistics take it."""
+    low, high = row["low"], row["high"]
+    if low is None or high is None:
+        return Outcome(code=row["code"], log_ratio=row["log_ratio"])
+    value, estimated = row["observed_value"], row["estimated"]
+    loss = None
+    if low > 0 and estimated > 0:
+        coverage = row["interval_coverage"] or DEFAULT_COVERAGE
+        loss = interval_loss(row["log_ratio"], math.log(low / estimated), math.log(high / estimated), coverage)
+    return Outcome(code=row["code"], log_ratio=row["log_ratio"], within=low <= value <= high, loss=loss)
+
+
+def labels(row: Mapping[str, Any]) -> dict[str, str]:
+    """The labels of the quote."""
+    found: dict[str, str] = json.loads(row["labels"]) if row["labels"] else {}
+    return found
+
+
+def since(window_days: int | None, now: datetime) -> datetime | None:
+    """When a window of whole days (UTC, today included) begins; None for all of history."""
+    if window_days is None:
+        return None
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=window_days - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A piece of evidence and where it comes from."""
+
+    team_id: str
+    evidence: Evidence
+    past: Past
+
+
+def evidence(
+    connection: Connection,
+    *,
+    begin: datetime | None,
+    team_id: str | None = None,
+    codes: Sequence[str] | None = None,
+    limit: int,
+) -> list[Known]:
+    """The newest evidence, oldest first; of every team where none is named."""
+    m = measurements.c
+    names = ("team_id", "quote_id", "code", "observed_at", "flags", "uncalibrated", "observed_value", "drift", *KEYS.values(), "labels")
+    query = standing(
+        select(*(m[name] for name in names), quotes.c.created_at.label("quoted_at"), quotes.c.external_id)
+        .join_from(measurements, quotes, quotes.c.id == m.quote_id)
+        .where(m.code.in_(codes or learning.LEARNABLE))
+    )
+    if team_id is not None:
+        query = query.where(m.team_id == team_id)
+    if begin is not None:
+        query = query.where(m.observed_at >= begin)
+    rows = connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(limit)).mappings().all()
+    given, shares = _times(connection, sorted({row["quote_id"] for row in rows}))
+    team_names = {row.id: row.name for row in connection.execute(select(teams.c.id, teams.c.name))}
+    found = []
+    for entry in reversed(rows):
+        row: dict[str, Any] = {**entry}
+        value, estimate = row["observed_value"], row["uncalibrated"]
+        if value is None or estimate is None or value <= 0 or estimate <= 0 or not UNTRUSTED.isdisjoint(row["flags"].split()):
+            continue
+        error = math.log(value / estimate)
+        own = Evidence(
+            run=row["quote_id"],
+            code=row["code"],
+            log_ratio=error - (row["drift"] or 0.0),
+            facts=learning.facts(
+                team=team_names.get(row["team_id"], row["team_id"]),
+                labels=labels(row),
+                external_id=row["external_id"],
+                device=row["device"],
+                stack=row["stack"],
+                method=row["training_method"],
+                model_family=row["model_family"],
+                speed_given=row["quote_id"] in given,
+            ),
+            training_share=shares.get(row["quote_id"], 1.0),
+        )
+        past = Past(
+            evidence=own,
+            log_estimate=math.log(estimate),
+            log_error=error,
+            quoted_at=row["quoted_at"].timestamp(),
+            ended_at=row["observed_at"].timestamp(),
+        )
+        found.append(Known(team_id=row["team_id"], evidence=own, past=past))
+    return found
+
+
+def _times(connection: Connection, quote_ids: Sequence[str]) -> tuple[set[str], dict[str, float]]:
+    """Quotes whose speed was given or measured by a pilot, and what share of its wall clock each quote trains."""
+    given: set[str] = set()
+    seconds: dict[str, dict[str, float]] = defaultdict(dict)
+    item = quote_items.c
+    for part in _chunks(quote_ids, 500):
+        query = select(item.quote_id, item.code, item.expected, item.basis).where(
+            item.quote_id.in_(part), item.code.in_(("time.step", "time.training", "time.wall_clock"))
+        )
+        for row in connection.execute(query):
+            if row.code != "time.step":
+                seconds[row.quote_id][row.code] = row.expected
+            elif row.basis in ("given", "pilot"):
+                given.add(row.quote_id)
+    shares = {}
+    for quote_id, times in seconds.items():
+        training, clock = times.get("time.training"), times.get("time.wall_clock")
+        if training and clock:
+            shares[quote_id] = min(1.0, training / clock)
+    return given, shares
+
+
+def _chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
