@@ -22,8 +22,13 @@ PARTS = ("startup", "training", "checkpointing", "evaluation", "data_stall", "re
 class Work(Protocol):
     """What the job needs to know of the tokens."""
 
-    steps: Any
-    input_tokens: Any
+    @property
+    def steps(self) -> Any:
+        """Optimizer steps."""
+
+    @property
+    def input_tokens(self) -> Any:
+        """Tokens read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,13 @@ BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole mod
 class Work(Protocol):
     """What post-training needs to know of the tokens."""
 
-    input_tokens: Any
-    unique_tokens: Any
+    @property
+    def input_tokens(self) -> Any:
+        """Tokens read."""
+
+    @property
+    def unique_tokens(self) -> Any:
+        """Tokens that differ."""
 
 
 def items(

@@ -35,9 +35,17 @@ LOG_BYTES_PER_DEVICE = 1_000_000  # start-up output of every rank
 class Counts(Protocol):
     """The parameter counts that storage needs."""
 
-    total: Any
-    trainable: Any
-    adapters: Any
+    @property
+    def total(self) -> Any:
+        """All parameters."""
+
+    @property
+    def trainable(self) -> Any:
+        """Parameters that are trained."""
+
+    @property
+    def adapters(self) -> Any:
+        """Adapter weights."""
 
 
 @dataclass(frozen=True, slots=True)
