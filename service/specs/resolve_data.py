@@ -92,4 +92,5 @@ def _unique(datasets: list[dict[str, Any]], total: int) -> int | None:
     whole = sum(weights)
     if whole <= 0:
         return None
-    return sum(min(int(d["tokens"]), round(total * weight / whole)) for d, weight in zip(datasets, weights, strict=True))
+    unique: int = sum(min(d["tokens"], round(total * weight / whole)) for d, weight in zip(datasets, weights, strict=True))
+    return unique
