@@ -30,7 +30,7 @@ from service.estimation.step_time import rates as rate_names
 from service.estimation.step_time import seconds
 from service.estimation.step_time.interval import cell, coordinates
 from service.estimation.step_time.residual import features
-from service.estimation.step_time.work import work_of
+from service.estimation.step_time.work import Shape, work_of
 from service.specs.load import run_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,7 +212,7 @@ class Model:
     @staticmethod
     def _work(run: Run) -> Any:
         length = float(run.sequence_length or 0)
-        return work_of(run, parameters.count(run), length, float(run.decoder_sequence_length or length), 1.0)
+        return work_of(run, parameters.count(run), Shape(length, float(run.decoder_sequence_length or length)))
 
     def parts(self, theta: Array, index: Array | None = None, counts: Any = None) -> dict[str, Array]:
         """Seconds of every part of the rows' steps."""

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from ..numeric import Number, maximum
 from ..parameters import Parameters
 from ..run import Run
+from ..tokens import Workload
 from .coefficients import FITTED_ON
 from .interval import interval_of
 from .rates import rates_of
 from .residual import residual_of
 from .seconds import parts as parts_of
-from .work import Work, work_of
+from .work import Shape, Work, work_of
+
+PAIRED = ("dpo", "reward_model")  # a batch element is a pair of sequences
 
 __all__ = ["StepTime", "predict", "why_not"]
 
@@ -56,41 +59,49 @@ def length_of(run: Run) -> float | None:
     return None if length is None else float(length)
 
 
-def predict(run: Run, parameters: Parameters, positions: float | None = None) -> StepTime | None:
-    """Seconds of a step; None where ``why_not`` has a reason.
+def shape_of(run: Run, full: float, workload: Workload | None) -> Shape:
+    """Sequences as the kernels see them; samples that are padded to less than the full length fill it in part."""
+    decoder = float(run.decoder_sequence_length or full)
+    sequences = 2.0 if run.method.objective in PAIRED else 1.0
+    if workload is None or run.data.packing != "none" or run.data.histogram is None or not workload.sequences or not workload.tensor:
+        return Shape(full, decoder, sequences)
+    positions: Number = 0.0
+    squares: Number = 0.0
+    for row in workload.tensor:
+        positions = positions + row.count * 1.0 * row.length
+        squares = squares + row.count * 1.0 * row.length * row.length
+    return Shape(full, decoder, sequences, positions / (workload.sequences * full), squares / (positions * full))
 
-    ``positions``: tensor positions of a mean sequence where samples are padded to less than the full length.
-    """
-    if why_not(run) is not None:
+
+def predict(run: Run, parameters: Parameters, workload: Workload | None = None) -> StepTime | None:
+    """Seconds of a step; None where ``why_not`` has a reason."""
+    full = length_of(run)
+    if full is None or why_not(run) is not None:
         return None
     assert run.hardware is not None
-    full = length_of(run)
-    assert full is not None
-    length = full if positions is None else positions
-    decoder = float(run.decoder_sequence_length or full) * (length / full)
-    sequences = 2.0 if run.method.objective in ("dpo", "reward_model") else 1.0
-    counts = work_of(run, parameters, length, decoder, sequences)
-    speeds = rates_of(run, residual_of(run, parameters))
-    parts = parts_of(counts, speeds)
-    total: Number = 0.0
-    for value in parts.values():
-        total = total + value
+    counts = work_of(run, parameters, shape_of(run, full, workload))
+    parts = parts_of(counts, rates_of(run, residual_of(run, parameters)))
     peak = run.hardware.device.recipe_peak_flops_per_second(run.precision.recipe)
     # No correction makes a step faster than its model FLOPs at the recipe's own peak.
-    stretch = maximum(1.0, model_flops(counts) / peak / total)
+    stretch = maximum(1.0, model_flops(counts) / peak / added(parts))
     parts = {name: value * stretch for name, value in parts.items()}
-    total = 0.0
-    for value in parts.values():
-        total = total + value
     bounds = interval_of(run, parameters)
     return StepTime(
         parts=parts,
-        seconds=total,
+        seconds=added(parts),
         low=bounds.low,
         high=bounds.high,
         basis=bounds.basis,
         evidence=(*(() if bounds.cell is None else (bounds.cell,)), FITTED_ON),
     )
+
+
+def added(parts: dict[str, Number]) -> Number:
+    """The sum of the parts, in their order."""
+    total: Number = 0.0
+    for value in parts.values():
+        total = total + value
+    return total
 
 
 def model_flops(counts: Work) -> Number:

@@ -96,17 +96,28 @@ def trained_share(run: Run, parameters: Parameters) -> float:
     return min(1.0, float(parameters.trainable or 0) / float(parameters.total or 1))
 
 
-def work_of(run: Run, parameters: Parameters, length: float, decoder_length: float, sequences: float) -> Work:
-    """Counts of a step over sequences of ``length`` positions, ``sequences`` of which make one batch element (2 for pairs)."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sequences as the kernels see them."""
+
+    length: float  # positions of a full sequence (of the encoder where there are two)
+    decoder_length: float
+    sequences: float = 1.0  # in one batch element: 2 for pairs
+    fill: Number = 1.0  # mean length over the full length, where samples are padded to less
+    square: Number = 1.0  # keys that a position meets, over those in a full sequence
+
+
+def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
+    """Counts of a step over sequences of that shape."""
     layout, architecture, node = run.layout, run.architecture, communication.node_size(run)
     tp, pp = layout.tensor * 1.0, layout.pipeline * 1.0
-    s = sums(architecture, run.method.lora, length, decoder_length, run.attention == "eager")
-    tokens = run.batch.micro_batch_size * (length * sequences) / layout.context
+    s = sums(architecture, run.method.lora, shape.length, shape.decoder_length, run.attention == "eager")
+    tokens = run.batch.micro_batch_size * (shape.length * shape.sequences) * shape.fill / layout.context
     split = tokens / tp
     mtp = architecture.multi_token_prediction_layers
     share = (1.0 + mtp / s.layers) / pp
     trained = trained_share(run, parameters)
-    forward, backward, recompute = _passes(run, s, tokens, split, share, trained)
+    forward, backward, recompute = _passes(run, s, tokens, split, share, trained, shape.square)
     again = repeated(run)
     passes = 2.0 + (again[0] if again[0] == 1.0 else 0.0)
     accumulated = (2.0 * float(run.precision.gradient_bytes) + 2.0 * WIDTH) * trained
@@ -158,15 +169,15 @@ def work_of(run: Run, parameters: Parameters, length: float, decoder_length: flo
     )
 
 
-def _passes(run: Run, s: Sums, tokens: Number, split: Number, share: Number, trained: float) -> tuple[Pass, Pass, Pass]:
+def _passes(run: Run, s: Sums, tokens: Number, split: Number, share: Number, trained: float, square: Number) -> tuple[Pass, Pass, Pass]:
     """Forward, backward (inputs' gradients, and weights' where they train) and what is recomputed."""
     layout = run.layout
     whole = split if layout.sequence_parallel else tokens
     dense, routed, low_rank = 2.0 * split * s.dense, 2.0 * split * s.experts, 2.0 * split * s.adapter_ranked
     weights = WIDTH * (s.dense_weights / layout.tensor + s.expert_weights / layout.expert)
     values = WIDTH * (tokens * s.whole_values + split * (s.split_values + s.expert_values))
-    attention, missing = 2.0 * split * s.attention, unfused(run)
-    scores = WIDTH * split * s.scores * (1.0 + missing) if run.attention == "eager" else 0.0
+    attention, missing = 2.0 * split * s.attention * square, unfused(run)
+    scores = WIDTH * split * s.scores * square * (1.0 + missing) if run.attention == "eager" else 0.0
     kernels = (s.kernels + missing * UNFUSED_KERNELS * s.score_chains) * share
     # Routed values are permuted to the experts and back; adapters read their input and add to the output.
     elementwise = WIDTH * (whole * s.hidden_elements + split * (s.inner_elements + 4.0 * s.routed + 4.0 * s.adapter_values)) * share
