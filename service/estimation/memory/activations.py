@@ -139,7 +139,8 @@ def _mlp_readers(layer: Layer) -> list[Matrix]:
     return [m for m in layer.matrices if m.part != "attention" and m.reads in ("block", "middle")]
 
 
-def _norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
+def norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
+    """The rule of a block's normalisations: the family's own, or that of its kind."""
     for key, rule in rules.norms.items():
         if key.startswith("family:") and family.startswith(key[7:]):
             return rule
@@ -147,7 +148,7 @@ def _norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
 
 
 def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
-    rule = _norm_rule(rules, family, layer)
+    rule = norm_rule(rules, family, layer)
     compute = COMPUTE[mode]
     readers: list[tuple[list[Matrix], bool]] = [(_query_readers(layer), trained.attention)]
     if layer.cross_attention is not None:
@@ -207,14 +208,14 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         kept = float(queries + keys + values)
     split = width * kept
     if a.query_key_norm:
-        norm = _norm_rule(rules, family, layer)
+        norm = norm_rule(rules, family, layer)
         own = HALF if mode == AUTOCAST else mode
         per = norm.half_input_copy + (norm.half_normalized if trained.norms else 0.0)
         per = per if own == HALF else norm.input_copy[own] + (norm.normalized[own] if trained.norms else 0.0)
         split += per * (a.query_heads + a.key_value_heads) * a.query_key_dim + norm.statistics * (a.query_heads + a.key_value_heads)
     replicated = 0.0
     if a.latent:
-        norm = _norm_rule(rules, family, layer)
+        norm = norm_rule(rules, family, layer)
         ranks = (a.query_lora_rank or 0) + (a.key_value_lora_rank or 0)
         count = (1 if a.query_lora_rank else 0) + 1
         inner = norm.input_copy[HALF] + (norm.normalized[HALF] if trained.norms else 0.0) if mode != 2 else norm.input_copy[2] + norm.normalized[2]

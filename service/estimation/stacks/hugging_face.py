@@ -8,7 +8,19 @@ and their product; ``NewGELUActivation`` is written out in five kept steps; Gemm
 
 from __future__ import annotations
 
-from .profile import ActivationRule, AttentionRule, BlockRule, LossRule, NormRule
+from .profile import (
+    AUTOCAST,
+    ActivationRule,
+    AttentionRule,
+    BlockRule,
+    Interval,
+    LossRule,
+    NormRule,
+    Overheads,
+    SelectiveRule,
+    ShardingRule,
+    Stack,
+)
 
 BLOCKS = BlockRule(
     norms={
@@ -35,3 +47,39 @@ BLOCKS = BlockRule(
     router_copies={"deepseek": (4, 0, 0)},
 )
 LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8))
+
+# torch.compile with the default partitioner keeps what matrix products and attention read and recomputes what lies between.
+COMPILED_NORMS = {
+    "family:gemma": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "family:t5": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "rms": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
+}
+COMPILED_BLOCKS = BlockRule(
+    norms=COMPILED_NORMS,
+    activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
+    attention=AttentionRule(repeats_key_values=(False, False, True), score_bytes={"": (2, 2, 4)}, softcap_bytes=(0, 0, 0)),
+    gate_output_kept=False,
+)
+COMPILED_LOSS = LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(4, 4, 4))
+FUSED_LOSS = LossRule(saved=(0, 0, 0), forward_extra=(0, 0, 0), backward_extra=(0, 0, 0))
+
+HUGGING_FACE = Stack(
+    title="Hugging Face Transformers and PEFT on PyTorch",
+    sources=("transformers 5.24 modeling files", "tests/cases/oracle.jsonl", "QwenLM/Qwen README.md"),
+    mixed_mode=AUTOCAST,
+    mixed_sharded_mode=AUTOCAST,
+    weight_casts=True,
+    blocks=BLOCKS,
+    compiled_blocks=COMPILED_BLOCKS,
+    loss=LOSS,
+    compiled_loss=COMPILED_LOSS,
+    fused_loss=FUSED_LOSS,
+    loss_by_family={"t5": LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8))},
+    selective=SelectiveRule(kind="scores"),
+    sharding=ShardingRule(gathered_blocks=2, gathered_outside=1, reduced_blocks=1, reduced_bytes=(2, 4, 4), replicated_gradient_copies=1),
+    overheads=Overheads(
+        workspace_bytes=0.0, fragmentation=0.05, fragmentation_bytes=2e8, framework_bytes=6e8, communicator_bytes=4e8
+    ),
+    intervals={"allocated": Interval(low=0.9, high=1.1), "reserved": Interval(low=0.9, high=1.15), "process": Interval(low=0.9, high=1.15)},
+)

@@ -79,3 +79,77 @@ def by_family(table: Mapping[str, object], family: str, default: object) -> obje
         if prefix and family.startswith(prefix):
             return value
     return table.get("", default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectiveRule:
+    """What selective checkpointing keeps of a block.
+
+    ``scores`` recomputes the attention scores alone (Megatron); ``outputs`` keeps the block's input, the attention output
+    and the outputs of a share of its matrices (torchtitan's operator policy).
+    """
+
+    kind: Literal["scores", "outputs"]
+    matrices: float = 1.0  # share of the outputs of q, k, v, gate, up and down that is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardingRule:
+    """How sharded parameters are gathered and gradients reduced."""
+
+    gathered_blocks: float  # whole blocks in memory at once: the running one and the prefetched one
+    gathered_outside: float  # share of token table and head that stays gathered from forward to backward
+    reduced_blocks: float  # blocks whose unsharded gradients wait for their reduction
+    reduced_bytes: Widths  # width of an unsharded gradient
+    bucket_elements: float = 0.0  # fixed communication buckets, in elements of 2 bytes (ZeRO)
+    replicated_gradient_copies: float = 0.0  # flat copies of replicated gradients beside the gradients (DDP buckets)
+    persistent_gradients: bool = False  # gradient buffers live through the whole step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """What lies outside the tensors; fitted on the measured rows unless a source is named."""
+
+    workspace_bytes: float  # cuBLAS and other workspaces inside the allocator
+    fragmentation: float  # share of the activations, logits and transients at the peak that is reserved but not allocated
+    fragmentation_bytes: float
+    framework_bytes: float  # context, kernels and libraries of one process
+    communicator_bytes: float  # buffers of one collective communicator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Bounds of an 80 % interval as multiples of the expected value, from leave-one-group-out residuals."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One software stack."""
+
+    title: str
+    sources: tuple[str, ...]
+    mixed_mode: Mode  # "mixed" recipes with 32-bit weights that are replicated
+    mixed_sharded_mode: Mode  # the same behind a sharding engine that casts what it gathers
+    weight_casts: bool  # autocast keeps a 16-bit copy of every matrix from forward to backward
+    blocks: BlockRule
+    compiled_blocks: BlockRule
+    loss: LossRule
+    compiled_loss: LossRule
+    fused_loss: LossRule
+    selective: SelectiveRule
+    sharding: ShardingRule
+    overheads: Overheads
+    intervals: Mapping[str, Interval]  # by observable: allocated, reserved, process
+    loss_by_family: Mapping[str, LossRule] = field(default_factory=dict)
+    kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
+    kept_compiled: float = 1.0
+    working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
+    foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
+    step_gradient_bytes: float = 0.0  # per trained parameter of a partition: the 32-bit copy of its gradient at the step
+    adapter_bytes: float | None = None  # the engine casts adapters to this width whatever was asked
+    quantized_outside: bool = False  # quantized bases: the head is quantized too
+    dequantized_matrices: float = 2.0  # 16-bit matrices that quantized products hold at once
+    quantized_inputs_kept: float = 0.0  # frozen quantized matrices keep their 16-bit inputs all the same (1) or not (0)

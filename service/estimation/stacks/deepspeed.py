@@ -1,0 +1,32 @@
+"""DeepSpeed ZeRO under the Hugging Face trainer (and trainers of its kind).
+
+Sources: DeepSpeed ``runtime/zero`` (flat 16-bit partitions, fp32 master partition and states, reduce buckets of 5e8
+elements, allgather buckets of 5e8, stage 3: prefetch 5e7 and live parameters up to 1e9); ``bf16.enabled`` casts the whole
+module to bf16, adapters too, and runs without autocast. Blocks are Hugging Face's.
+"""
+
+from __future__ import annotations
+
+from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LOSS
+from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Stack
+
+DEEPSPEED = Stack(
+    title="DeepSpeed ZeRO",
+    sources=("deepspeedai/DeepSpeed runtime/zero", "QwenLM/Qwen README.md", "modelscope/ms-swift", "InternLM/InternEvo doc/en/train_performance.md"),
+    mixed_mode=HALF,
+    mixed_sharded_mode=HALF,
+    weight_casts=False,
+    blocks=BLOCKS,
+    compiled_blocks=COMPILED_BLOCKS,
+    loss=LOSS,
+    compiled_loss=COMPILED_LOSS,
+    fused_loss=FUSED_LOSS,
+    selective=SelectiveRule(kind="scores"),
+    sharding=ShardingRule(
+        gathered_blocks=2, gathered_outside=1, reduced_blocks=1, reduced_bytes=(2, 2, 4), bucket_elements=5e8, persistent_gradients=True
+    ),
+    overheads=Overheads(
+        workspace_bytes=0.0, fragmentation=0.05, fragmentation_bytes=5e8, framework_bytes=6e8, communicator_bytes=6e8
+    ),
+    intervals={"allocated": Interval(low=0.85, high=1.15), "reserved": Interval(low=0.85, high=1.2), "process": Interval(low=0.85, high=1.2)},
+)

@@ -1,0 +1,61 @@
+"""PyTorch-native trainers on FSDP2: torchtitan, torchtune, LitGPT.
+
+Sources: torchtitan 9dec370 (``parallelize_llama.py``: fully_shard per block with bf16 parameters and fp32 reduction;
+operator-level selective checkpointing keeps attention and every second matrix product; ``loss.py``: cross entropy on
+32-bit logits, compiled from bbb1b616e on), torchtune bd2a0fc (packed SFT, chunked cross entropy), litgpt 8641822 (RMSNorm and
+rotary positions in 32 bits, grouped keys and values expanded before SDPA, bitsandbytes for every linear, head included).
+"""
+
+from __future__ import annotations
+
+from .hugging_face import COMPILED_NORMS, FUSED_LOSS
+from .profile import (
+    AUTOCAST,
+    HALF,
+    ActivationRule,
+    AttentionRule,
+    BlockRule,
+    Interval,
+    LossRule,
+    NormRule,
+    Overheads,
+    SelectiveRule,
+    ShardingRule,
+    Stack,
+)
+
+_ATTENTION = AttentionRule(repeats_key_values=(True, True, True), score_bytes={"": (6, 6, 4)})
+BLOCKS = BlockRule(
+    norms={
+        "rms": NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2),
+        "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0),
+    },
+    activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
+    attention=_ATTENTION,
+)
+COMPILED_BLOCKS = BlockRule(
+    norms=COMPILED_NORMS,
+    activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
+    attention=_ATTENTION,
+    gate_output_kept=False,
+)
+
+FSDP_NATIVE = Stack(
+    title="PyTorch-native trainers on FSDP2 (torchtitan, torchtune, LitGPT)",
+    sources=("pytorch/torchtitan 9dec370", "pytorch/torchtune bd2a0fc", "Lightning-AI/litgpt 8641822", "pytorch/ao"),
+    mixed_mode=AUTOCAST,
+    mixed_sharded_mode=HALF,
+    weight_casts=True,
+    blocks=BLOCKS,
+    compiled_blocks=COMPILED_BLOCKS,
+    loss=LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8)),
+    compiled_loss=LossRule(saved=(2, 2, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4)),
+    fused_loss=FUSED_LOSS,
+    selective=SelectiveRule(kind="outputs", matrices=0.5),
+    sharding=ShardingRule(gathered_blocks=2, gathered_outside=1, reduced_blocks=1, reduced_bytes=(2, 4, 4)),
+    overheads=Overheads(
+        workspace_bytes=0.0, fragmentation=0.05, fragmentation_bytes=3e8, framework_bytes=6e8, communicator_bytes=5e8
+    ),
+    intervals={"allocated": Interval(low=0.9, high=1.1), "reserved": Interval(low=0.9, high=1.15), "process": Interval(low=0.9, high=1.15)},
+    quantized_outside=True,
+)
