@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from . import __version__
-from .catalog import endpoints as catalog
+from .accuracy import endpoints as accuracy
+from .actuals import endpoints as actuals
 from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems
 from .kit.database import Database
@@ -33,7 +34,8 @@ The unit stands in every name. What cannot be computed is `null` with a reason, 
 
 TAGS = [
     {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
-    {"name": "catalog", "description": "Devices and models, each with its source."},
+    {"name": "actuals", "description": "What runs measured, beside what was quoted."},
+    {"name": "accuracy", "description": "How far quotes were off, and what the next one learns from it."},
     {"name": "scaling", "description": "Published scaling laws, and what a faster stage gains the whole job."},
     {"name": "catalog", "description": "Devices and models, each with its source and date."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
@@ -80,7 +82,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (quotes.router, catalog.router, scaling.router):
+    for router in (quotes.router, actuals.router, accuracy.router, catalog.router, scaling.router):
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from sqlalchemy import Connection
 
 from service.catalog import devices
+from service.accuracy import rollup
 from service.kit import api, documents, idempotency, paging, problems
 from service.kit.database import Database
 from service.kit.documents import JsonBody
@@ -250,6 +251,7 @@ def _record(
 
 def _tell_accuracy(connection: Connection, rows: list[dict[str, Any]]) -> None:
     """Figures of accuracy follow in the same transaction."""
+    rollup.follow(connection, rows)
 
 
 def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
