@@ -91,7 +91,7 @@ def _same_window(row: Mapping[str, Any], attempt: Attempt) -> bool:
         return True
     if row["ended_at"] is None or attempt.ended_at is None or shift != (row["ended_at"] - attempt.ended_at).total_seconds():
         return False
-    return shift % _ZONE_STEP_SECONDS == 0 and abs(shift) <= _ZONE_MOST_SECONDS
+    return bool(shift % _ZONE_STEP_SECONDS == 0 and abs(shift) <= _ZONE_MOST_SECONDS)
 
 
 def _key(row: Mapping[str, Any]) -> _Key:

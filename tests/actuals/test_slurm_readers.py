@@ -121,7 +121,12 @@ def test_newer_json() -> None:
     """States are lists, numbers are wrapped."""
     (attempt,) = read("sacct_json", {"jobs": [job()]}).attempts
     assert (attempt.outcome, attempt.device_count, value(attempt, "device_hours.run")) == ("completed", 8, 16.0)
-    wrapped = job(time={name: {"set": True, "infinite": False, "number": n} for name, n in (("elapsed", 3600), ("start", 1700000000), ("end", 1700003600))})
+    wrapped = job(
+        time={
+            name: {"set": True, "infinite": False, "number": n}
+            for name, n in (("elapsed", 3600), ("start", 1700000000), ("end", 1700003600))
+        }
+    )
     assert value(read("sacct_json", {"jobs": [wrapped]}).attempts[0], "device_hours.run") == 8.0
     requeued = job(state={"current": ["CANCELLED", "REQUEUED"], "reason": "None"})
     assert read("sacct_json", {"jobs": [requeued]}).attempts[0].outcome == "preempted"
@@ -170,7 +175,8 @@ def test_limits_are_minutes_in_sacct_and_seconds_in_jobcomp() -> None:
     """3600 s of a limit of 120 minutes is fine; of 120 s it is not."""
     (attempt,) = read("sacct_parsable", f"{HEADER}\n{MAIN}").attempts
     assert "over_time_limit" not in attempt.values[0].flags
-    post = {"jobid": 1, "state": "COMPLETED", "@start": "2026-01-01T00:00:00", "@end": "2026-01-01T01:00:00", "elapsed": 3600, "time_limit": 120, "tres_alloc": "gres/gpu=1"}  # fmt: skip
+    times = {"@start": "2026-01-01T00:00:00", "@end": "2026-01-01T01:00:00", "elapsed": 3600, "time_limit": 120}
+    post = {"jobid": 1, "state": "COMPLETED", **times, "tres_alloc": "gres/gpu=1"}
     assert "over_time_limit" in read("slurm_jobcomp", post).attempts[0].values[0].flags
 
 

@@ -92,6 +92,11 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; nothing where it is not a list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
 def parse_time(value: Any) -> datetime | None:
     """An instant from ISO 8601 text or seconds since 1970; text without a zone is taken as UTC."""
     if isinstance(value, dict) or (isinstance(value, int | float) and not isinstance(value, bool)):

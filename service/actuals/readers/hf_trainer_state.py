@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..measurement import Attempt, Collector, Hints, Reading, Unreadable
-from .base import as_object, count, number
+from .base import as_object, count, number, objects
 from .hf import tokens, training_values
 
 
@@ -15,7 +15,7 @@ def read(document: Any, hints: Hints) -> Reading:
     history = state.get("log_history")
     if not isinstance(history, list):
         raise Unreadable("trainer_state.json has a list `log_history`", "/log_history")
-    rows = [row for row in history if isinstance(row, dict)]
+    rows = objects(history)
     into = Collector()
     summaries = [row for row in rows if number(row.get("train_runtime"))]
     if summaries:
@@ -42,7 +42,11 @@ def read(document: Any, hints: Hints) -> Reading:
 
 
 def _evaluation_seconds(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> float:
-    """Seconds of the evaluations inside the last session's ``train()``: those logged before its closing row."""
+    """Seconds of the evaluations inside the last session's ``train()``: logged before its closing row, and not those that
+    followed the closing row of the session before, at its step.
+    """
     last = rows.index(summaries[-1])
     before = max((rows.index(row) for row in summaries[:-1]), default=-1)
-    return sum(number(row.get("eval_runtime")) or 0.0 for row in rows[before + 1 : last])
+    step = number(rows[before].get("step")) if before >= 0 else None
+    inside = (row for row in rows[before + 1 : last] if step is None or number(row.get("step")) != step)
+    return sum(number(row.get("eval_runtime")) or 0.0 for row in inside)

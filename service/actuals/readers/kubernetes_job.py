@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ..measurement import Attempt, Collector, Hints, Outcome, Reading, Unreadable, Value
-from .base import as_json, count, devices, dig, parse_time, seconds_between
+from .base import as_json, count, devices, dig, objects, parse_time, seconds_between
 from .slurm import COVERS
 
 _DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
@@ -41,9 +41,9 @@ def _parts(parsed: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         entries = parsed
     else:
         entries = _items(parsed)
-    objects = [entry for entry in entries if isinstance(entry, dict)]
-    pods = [entry for entry in objects if entry.get("kind") == "Pod" or "containerStatuses" in (entry.get("status") or {})]
-    jobs = [entry for entry in objects if entry not in pods]
+    found = objects(entries)
+    pods = [entry for entry in found if entry.get("kind") == "Pod" or dig(entry, "status", "containerStatuses") is not None]
+    jobs = [entry for entry in found if entry not in pods]
     if len(jobs) != 1 or not isinstance(jobs[0].get("status"), dict):
         raise Unreadable("one batch/v1 Job with its status, alone or with its pods")
     return jobs[0], pods
@@ -56,8 +56,8 @@ def _items(value: Any) -> list[Any]:
 
 
 def _job_outcome(job: dict[str, Any]) -> Outcome:
-    for condition in dig(job, "status", "conditions") or ():
-        if isinstance(condition, dict) and condition.get("status") == "True":
+    for condition in objects(dig(job, "status", "conditions")):
+        if condition.get("status") == "True":
             if condition.get("type") == "Complete":
                 return "completed"
             if condition.get("type") == "Failed":
@@ -72,27 +72,24 @@ def _job_outcome(job: dict[str, Any]) -> Outcome:
 def _pod_outcome(pod: dict[str, Any]) -> Outcome:
     if dig(pod, "status", "phase") == "Succeeded":
         return "completed"
-    disrupted = any(
-        isinstance(c, dict) and c.get("type") == "DisruptionTarget" and c.get("status") == "True"
-        for c in dig(pod, "status", "conditions") or ()
-    )
-    if disrupted or dig(pod, "status", "reason") in {"Evicted", "Preempting", "Terminated", "Shutdown"}:
+    disrupted = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in objects(dig(pod, "status", "conditions")))
+    reason = str(dig(pod, "status", "reason"))
+    if disrupted or reason in {"Evicted", "Preempting", "Terminated", "Shutdown"}:
         return "preempted"
-    return "timeout" if dig(pod, "status", "reason") == "DeadlineExceeded" else "failed"
+    return "timeout" if reason == "DeadlineExceeded" else "failed"
 
 
 def _limits(spec: Any) -> int | None:
     """Devices a pod holds: the sum over its containers."""
     total = 0
-    for container in dig(spec, "containers") or ():
-        limits = dig(container, "resources", "limits") or {}
-        total += sum(count(limits.get(kind)) or 0 for kind in _DEVICES)
+    for container in objects(dig(spec, "containers")):
+        total += sum(count(dig(container, "resources", "limits", kind)) or 0 for kind in _DEVICES)
     return total or None
 
 
 def _pod_window(pod: dict[str, Any]) -> tuple[datetime, datetime] | None:
     ends = []
-    for status in dig(pod, "status", "containerStatuses") or ():
+    for status in objects(dig(pod, "status", "containerStatuses")):
         ended = dig(status, "state", "terminated")
         start, end = parse_time(dig(ended, "startedAt")), parse_time(dig(ended, "finishedAt"))
         if start and end:
@@ -108,7 +105,7 @@ def _from_pods(job: dict[str, Any], pods: list[dict[str, Any]], outcome: Outcome
             into.ignore(f"/pods/{index}", "no terminated container: nothing is measured of it")
             continue
         held = _limits(pod.get("spec")) or _limits(dig(job, "spec", "template", "spec"))
-        restarts = sum(count(dig(s, "restartCount")) or 0 for s in dig(pod, "status", "containerStatuses") or ())
+        restarts = sum(count(dig(s, "restartCount")) or 0 for s in objects(dig(pod, "status", "containerStatuses")))
         runs.append((window[0], window[1], held, pod, restarts))
     runs.sort(key=lambda run: (run[0], run[1]))
     if (count(dig(job, "spec", "parallelism")) or 1) == 1:
@@ -123,7 +120,7 @@ def _from_pods(job: dict[str, Any], pods: list[dict[str, Any]], outcome: Outcome
 def _from_job(job: dict[str, Any], outcome: Outcome, hints: Hints, into: Collector) -> Attempt:
     status = job["status"]
     start = parse_time(status.get("startTime"))
-    stopped = [parse_time(c.get("lastTransitionTime")) for c in status.get("conditions") or () if isinstance(c, dict)]
+    stopped = [parse_time(c.get("lastTransitionTime")) for c in objects(status.get("conditions"))]
     end = parse_time(status.get("completionTime")) or max((t for t in stopped if t), default=None)
     if start is None or end is None:
         return Attempt(source="kubernetes", outcome=outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..measurement import Attempt, Collector, Hints, Outcome, Reading, Unreadable, Value
-from .base import as_object, number, parse_time, seconds_between
+from .base import as_object, dig, number, objects, parse_time, seconds_between
 from .metrics import metric_values
 
 _OUTCOMES: dict[str, Outcome] = {"FINISHED": "completed", "FAILED": "failed", "KILLED": "cancelled"}
@@ -26,9 +26,8 @@ def read(document: Any, hints: Hints) -> Reading:
     window = seconds_between(started, ended)
     if window is not None and window > 0:
         into.values.append(Value(code="time.wall_clock", value=window, method="mlflow end_time - start_time"))
-    data = run.get("data")
-    rows = data.get("metrics") if isinstance(data, dict) else None
-    metrics = {row["key"]: row.get("value") for row in rows or () if isinstance(row, dict) and isinstance(row.get("key"), str)}
+    rows = objects(dig(run, "data", "metrics"))
+    metrics = {row["key"]: row.get("value") for row in rows if isinstance(row.get("key"), str)}
     for key in metrics:
         if key.startswith("system/gpu"):
             into.ignore(f"/run/data/metrics/{key}", "the last sample, not the peak: send the metric's history as a peak")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..measurement import Attempt, Collector, Hints, Outcome, Reading, Unreadable, Value
-from .base import as_object, count, dig, first, number, parse_time
+from .base import as_object, count, dig, first, number, objects, parse_time
 
 _OUTCOMES: dict[str, Outcome] = {"success": "completed", "failed": "failed", "canceled": "cancelled"}
 
@@ -19,7 +19,7 @@ def read(document: Any, hints: Hints) -> Reading:
     if not isinstance(train, dict):
         raise Unreadable("a PEFT benchmark result has an object `train_info`", "/train_info")
     into = Collector()
-    rows = [row for row in train.get("metrics") or () if isinstance(row, dict)]
+    rows = objects(train.get("metrics"))
     _times(result, rows, into)
     for key, method, flags in (
         ("memory_max", "max_memory_reserved of the whole run, generation included", ("includes_overheads",)),

@@ -7,12 +7,11 @@ in MiB, GPU_UTIL in percent, energy in mJ).
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 from ..measurement import MIB, Attempt, Collector, Hints, Reading, Unreadable, Value
-from .base import as_json, dig, median, number
+from .base import as_json, dig, median, number, parse_time
 
 _METRIC = re.compile(r"DCGM_FI_[A-Z0-9_]+")
 _MEMORY, _UTILIZATION = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL"
@@ -39,8 +38,8 @@ def read(document: Any, hints: Hints) -> Reading:
         source="prometheus",
         outcome=hints.outcome or "completed",
         covers=("training", "evaluation", "checkpointing"),
-        started_at=datetime.fromtimestamp(min(span), UTC) if len(set(span)) > 1 else None,
-        ended_at=datetime.fromtimestamp(max(span), UTC) if len(set(span)) > 1 else None,
+        started_at=parse_time(min(span)) if len(set(span)) > 1 else None,
+        ended_at=parse_time(max(span)) if len(set(span)) > 1 else None,
         device_count=hints.device_count,
         values=tuple(into.values),
     )
@@ -89,8 +88,7 @@ def _series(entry: dict[str, Any], pointer: str) -> _Series:
     points = entry.get("values", [entry["value"]] if "value" in entry else None)
     if not isinstance(points, list) or not all(isinstance(point, list | tuple) and len(point) == 2 for point in points):
         raise Unreadable("`value` is [time, value] and `values` a list of those", f"{pointer}/data/result")
-    labels = entry.get("metric") or {}
-    identity = "/".join(str(labels.get(key, "")) for key in ("Hostname", "instance", "UUID", "gpu", "GPU_I_ID"))
+    identity = "/".join(str(dig(entry, "metric", key) or "") for key in ("Hostname", "instance", "UUID", "gpu", "GPU_I_ID"))
     pairs = [(number(time), number(value)) for time, value in points]
     return identity, [(time, value) for time, value in pairs if time is not None and value is not None]
 

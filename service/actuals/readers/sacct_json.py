@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
-from .base import as_object, count, dig, number, parse_time
+from .base import as_object, count, dig, number, objects, parse_time
 from .slurm import Record, reading, tres_list
 
 
@@ -55,7 +55,7 @@ def _state(current: Any) -> str:
 
 def _device_memory(steps: Any) -> tuple[float | None, int | None]:
     found: tuple[float | None, int | None] = (None, None)
-    for step in steps if isinstance(steps, list) else ():
+    for step in objects(steps):
         memory = number(tres_list(dig(step, "tres", "requested", "max")).get("gres/gpumem"))
         if memory is not None and (found[0] is None or memory > found[0]):
             found = (memory, count(dig(step, "tasks", "count")))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..measurement import GIB, MIB, Attempt, Collector, Hints, Reading, Scope, Unreadable, Value
-from .base import as_json, dig, number, refuse_pointer
+from .base import as_json, dig, number, objects, refuse_pointer
 
 _ALLOCATED, _RESERVED = "memory.peak_allocated", "memory.peak_reserved"
 _METHODS = {_ALLOCATED: "torch.cuda.max_memory_allocated", _RESERVED: "torch.cuda.max_memory_reserved"}
@@ -97,12 +97,12 @@ def _snapshot(entry: Mapping[str, Any]) -> dict[str, float]:
         raise Unreadable("a snapshot without a trace holds the state at its dump, not the peak", "/device_traces")
     found: dict[str, float] = {"trace": 1}
     for device, trace in enumerate(traces):
-        mine = [s for s in segments if isinstance(s, dict) and s.get("device", 0) == device]
+        mine = [s for s in objects(segments) if s.get("device", 0) == device]
         allocated = sum(number(s.get("allocated_size")) or 0 for s in mine)
         reserved = sum(number(s.get("total_size")) or 0 for s in mine)
         peaks = [allocated, reserved]
-        for event in reversed(trace if isinstance(trace, list) else []):
-            action, size = event.get("action"), number(event.get("size")) or 0
+        for event in reversed(objects(trace)):
+            action, size = str(event.get("action")), number(event.get("size")) or 0
             allocated += {"alloc": -size, "free_completed": size}.get(action, 0)
             reserved += {"segment_alloc": -size, "segment_free": size, "segment_map": -size, "segment_unmap": size}.get(action, 0)
             peaks = [max(peaks[0], allocated), max(peaks[1], reserved)]
