@@ -7,8 +7,9 @@ from typing import Any
 
 from .generation import EVALUATION_BATCH, decode
 from .items import Basis, Item, unknown
+from .numeric import Number
 from .run import EvaluationSuite, Run
-from .spread import Spread, exactly, independently, together
+from .spread import Spread, exactly, independently, say, together
 from .wholes import whole
 
 KINDS = ("validation", "downstream", "safety", "memorization", "human")
@@ -35,10 +36,66 @@ def forward_share(run: Run) -> float:
     return 1 / units
 
 
-def evaluations(run: Run, steps: float) -> int:
+def evaluations(run: Run, steps: Number) -> Number:
     """How often the run stops to evaluate."""
     every = run.evaluation.interval_steps
-    return 0 if every is None else int(steps // every)
+    return 0 if every is None else steps // every
+
+
+@dataclass(slots=True)
+class Costs:
+    """Seconds by kind, how they came about, and the kinds whose cost is not known."""
+
+    spreads: dict[str, list[Spread]] = field(default_factory=dict)
+    said: dict[str, list[str]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, seconds: Spread, *words: str) -> None:
+        """One cost of a kind."""
+        self.spreads.setdefault(kind, []).append(seconds)
+        self.said.setdefault(kind, []).extend(words)
+
+    def seconds(self, kind: str) -> Spread:
+        """All costs of a kind."""
+        spreads = self.spreads[kind]
+        return together(*spreads) if len(spreads) == 1 else independently(*spreads)
+
+    def kinds(self) -> list[str]:
+        """Kinds that cost something, known or not, in the contract's order."""
+        return [kind for kind in KINDS if kind in self.spreads or kind in self.reasons]
+
+
+def costs(run: Run, parameters: Any, steps: Number, seconds_per_token: Spread | None) -> Costs:
+    """What every kind of evaluation takes; layouts broadcast through ``steps`` and ``seconds_per_token``."""
+    declared = run.evaluation
+    periodic = declared.interval_steps is not None
+    times = evaluations(run, steps)
+    found = Costs()
+
+    def read(kind: str, tokens: Number, words: str) -> None:
+        if seconds_per_token is None:
+            found.reasons[kind] = "the tokens of a step are not known"
+        else:
+            found.add(kind, seconds_per_token.times(tokens), words)
+
+    if declared.tokens_per_evaluation:
+        # Tokens without an interval: once, at the end.
+        often = times if periodic else 1
+        read(
+            "validation", declared.tokens_per_evaluation * often, f"{say(often)} evaluations of {declared.tokens_per_evaluation:.4g} tokens"
+        )
+    for suite in declared.suites:
+        often = _runs(suite, times, periodic)
+        if suite.tokens:
+            read(suite.kind, suite.tokens * often, f"{suite.name}: {say(often)} x {suite.tokens:.4g} tokens read")
+        if suite.generated_tokens:
+            # One evaluation's decoding, as often as it is run.
+            decoded = decode(run, parameters, suite.generated_tokens, run.sequence_length or 1024, EVALUATION_BATCH)
+            if decoded.seconds is None:
+                found.reasons[suite.kind] = decoded.reason or ""
+            else:
+                found.add(suite.kind, decoded.seconds.times(often), f"{suite.name}: {say(often)} times", *decoded.assumptions)
+    return found
 
 
 def items(run: Run, parameters: Any, steps: float, seconds_per_token: Spread | None) -> Evaluated:
@@ -47,70 +104,13 @@ def items(run: Run, parameters: Any, steps: float, seconds_per_token: Spread | N
     declared = run.evaluation
     if declared.device_hours is not None:
         return _given(run, declared.device_hours)
-    times = evaluations(run, steps)
-    costs: dict[str, list[Spread]] = {}
-    said: dict[str, list[str]] = {}
-    reasons: dict[str, str] = {}
-    others = _human(run, times)
-
-    def read(kind: str, tokens: float, words: str) -> None:
-        if seconds_per_token is None:
-            reasons[kind] = "the tokens of a step are not known"
-            return
-        costs.setdefault(kind, []).append(seconds_per_token.times(tokens))
-        said.setdefault(kind, []).append(words)
-
-    if declared.tokens_per_evaluation:
-        # Tokens without an interval: once, at the end.
-        often = times if declared.interval_steps is not None else 1
-        read(
-            "validation",
-            declared.tokens_per_evaluation * float(often),
-            f"{often} evaluations of {declared.tokens_per_evaluation:.4g} tokens",
-        )
-    for suite in declared.suites:
-        often = _runs(suite, times, declared.interval_steps is not None)
-        if suite.tokens:
-            read(
-                suite.kind,
-                suite.tokens * float(often),
-                f"{suite.name}: {often} x {suite.tokens:.4g} tokens read",
-            )
-        if suite.generated_tokens:
-            context = run.sequence_length or 1024
-            decoded = decode(
-                run,
-                parameters,
-                suite.generated_tokens * float(often),
-                context,
-                EVALUATION_BATCH,
-            )
-            if decoded.seconds is None:
-                reasons[suite.kind] = decoded.reason or ""
-            else:
-                costs.setdefault(suite.kind, []).append(decoded.seconds)
-                said.setdefault(suite.kind, []).extend(
-                    (
-                        f"{suite.name}: {often} x {suite.generated_tokens:.4g} tokens",
-                        *decoded.assumptions,
-                    )
-                )
-    parts = [_part(kind, costs.get(kind), said.get(kind, []), reasons.get(kind)) for kind in KINDS if kind in costs or kind in reasons]
+    found = costs(run, parameters, steps, seconds_per_token)
+    others = _human(run, int(evaluations(run, steps)))
+    parts = [_part(kind, found) for kind in found.kinds()]
     if not parts:
         nothing = "no evaluation is declared: nothing is set aside for it" if not declared.suites else "the suites declare no tokens"
-        part = exactly(0.0)
-        return Evaluated(
-            _item(
-                "time.evaluation",
-                part,
-                "evaluations x tokens x forward cost",
-                (nothing,),
-                "formula",
-                "time.wall_clock",
-            ),
-            [],
-            others,
-        )
+        formula = "evaluations x tokens x forward cost"
+        return Evaluated(_item("time.evaluation", exactly(0.0), formula, (nothing,), "formula", "time.wall_clock"), [], others)
     one = whole(
         "time.evaluation",
         "time",
@@ -123,7 +123,21 @@ def items(run: Run, parameters: Any, steps: float, seconds_per_token: Spread | N
     return Evaluated(one, parts, others)
 
 
-def _runs(suite: EvaluationSuite, times: int, periodic: bool) -> int:
+def expected_seconds(run: Run, parameters: Any, steps: Number, seconds_per_token: Spread | None) -> Number | None:
+    """The expected ``time.evaluation`` of every layout; None where it is not known."""
+    assert run.hardware is not None
+    if run.evaluation.device_hours is not None:
+        return run.evaluation.device_hours * 3600 / run.hardware.device_count
+    found = costs(run, parameters, steps, seconds_per_token)
+    if found.reasons:
+        return None
+    total: Number = 0.0
+    for kind in found.kinds():
+        total = total + found.seconds(kind).expected
+    return total
+
+
+def _runs(suite: EvaluationSuite, times: Number, periodic: bool) -> Number:
     """How often a suite is run: as declared, else at every evaluation, else once at the end."""
     if suite.runs is not None:
         return suite.runs
@@ -163,27 +177,12 @@ def _human(run: Run, times: int) -> list[Item]:
     ]
 
 
-def _part(kind: str, costs: list[Spread] | None, said: list[str], reason: str | None) -> Item:
-    code = f"time.evaluation_{kind}"
-    if reason is not None or costs is None:
-        return unknown(
-            code,
-            "time",
-            "seconds",
-            reason or "",
-            formula="tokens x forward cost + decoding",
-            parent="time.evaluation",
-        )
-    seconds = together(*costs) if len(costs) == 1 else independently(*costs)
-    basis: Basis = "prior" if any(cost.low != cost.high for cost in costs) else "formula"
-    return _item(
-        code,
-        seconds,
-        "tokens read x forward cost + decoding of what is generated",
-        tuple(said),
-        basis,
-        "time.evaluation",
-    )
+def _part(kind: str, found: Costs) -> Item:
+    code, formula = f"time.evaluation_{kind}", "tokens read x forward cost + decoding of what is generated"
+    if kind in found.reasons:
+        return unknown(code, "time", "seconds", found.reasons[kind], formula=formula, parent="time.evaluation")
+    basis: Basis = "prior" if any(cost.low != cost.high for cost in found.spreads[kind]) else "formula"
+    return _item(code, found.seconds(kind), formula, tuple(found.said[kind]), basis, "time.evaluation")
 
 
 def _item(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from . import evaluation, job_parts
+from . import cadence, evaluation, job_parts
 from .correction import Factor
 from .items import Basis, Item, unknown
-from .job_parts import Cadence, Timed, failure_share
+from .job_parts import Timed
+from .numeric import Number, where
 from .run import Run
-from .spread import Spread, together
+from .spread import Spread, exactly, together
 from .storage import CheckpointBytes, Saves
 from .wholes import whole
 
@@ -68,7 +70,7 @@ def estimate(
     share = evaluation.forward_share(run) if forward_share is None else forward_share
     tokens = work.input_tokens
     per_token = training.times(share / tokens) if tokens else None
-    startup = job_parts.startup(run, checkpoint.export if not run.method.adapters else _base_bytes(parameters))
+    startup = job_parts.startup(run, _loaded_bytes(run, parameters, checkpoint))
     saving = job_parts.checkpointing(plan)
     stall = job_parts.data_stall(run, tokens, training)
     tested = evaluation.items(run, parameters, steps, per_token)
@@ -135,9 +137,11 @@ def estimate(
         together=frozenset({"time.training", "time.evaluation"}),
         assumptions=("from launch to the last checkpoint; waiting in the scheduler's queue is not counted",),
     )
+    if operations is not None and clock.expected is not None:
+        _state(clock, operations, sum(float(timed[name].uncalibrated or timed[name].expected or 0) for name in PARTS))
     result += [timed[name] for name in OVERHEADS] + causes + tested.parts + [clock]
-    result += _hours(run, timed, tested.parts, training_lower_bound)
-    result += _cadence_items(plan, lost)
+    result += _hours(run, timed, tested.parts, clock)
+    result += cadence.items(plan, lost)
     result += tested.others
     saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
     return Job(
@@ -147,14 +151,55 @@ def estimate(
     )
 
 
+def wall_clock_seconds(
+    run: Run,
+    work: Work,
+    parameters: Any,
+    *,
+    step: Spread,
+    training: Spread,
+    checkpoint: CheckpointBytes,
+    forward_share: float | None = None,
+) -> Number | None:
+    """The expected ``time.wall_clock`` of every layout of a search: the sum that :func:`estimate` makes, to the last bit.
+
+    None where a part is not known; infinite where a layout is interrupted faster than it recovers.
+    """
+    plan = job_parts.cadence(run, work.steps, step, training, checkpoint.full, checkpoint.weights)
+    share = evaluation.forward_share(run) if forward_share is None else forward_share
+    per_token = training.times(share / work.input_tokens)
+    tested = evaluation.expected_seconds(run, parameters, work.steps, per_token)
+    if tested is None:
+        return None
+    startup = job_parts.startup(run, _loaded_bytes(run, parameters, checkpoint)).seconds.expected
+    saving = job_parts.checkpointing(plan).seconds
+    stall = job_parts.data_stall(run, work.input_tokens, training).seconds
+    busy = together(training, saving, exactly(tested), stall)
+    lost = job_parts.restarts(run, plan, step, busy)
+    restarts = 0.0 + lost.hardware.seconds.expected + lost.software.seconds.expected + lost.loss_spikes.seconds.expected
+    total = 0.0 + startup + training.expected + saving.expected + tested + stall.expected + restarts
+    return where(lost.progress > 0, total, float("inf"))
+
+
 def items(run: Run, work: Work, parameters: Any, **known: Any) -> list[Item]:
     """The items of :func:`estimate` alone."""
     return list(estimate(run, work, parameters, **known).items)
 
 
-def _base_bytes(parameters: Any) -> float:
-    """Bytes of the frozen base that an adapter run loads, as a bf16 file."""
-    return float(parameters.total) * 2
+def _loaded_bytes(run: Run, parameters: Any, checkpoint: CheckpointBytes) -> float:
+    """Bytes of the bf16 file that a run starts from; under adapters that of the frozen base."""
+    return float(parameters.total) * 2 if run.method.adapters else checkpoint.export
+
+
+def _state(clock: Item, factor: Factor, uncalibrated: float) -> None:
+    """Say on the whole what own actuals made of it, their spread added to its interval."""
+    assert clock.expected is not None
+    low, high = clock.expected * (1 - factor.low), clock.expected * (factor.high - 1)
+    below = clock.expected - (clock.expected if clock.low is None else clock.low)
+    above = (clock.expected if clock.high is None else clock.high) - clock.expected
+    clock.low = max(clock.expected - math.hypot(below, low), 0.0)
+    clock.high = clock.expected + math.hypot(above, high)
+    clock.basis, clock.n, clock.factor, clock.uncalibrated = "calibrated", factor.n, factor.factor, uncalibrated
 
 
 def _item(code: str, part: Timed, parent: str = "time.wall_clock") -> Item:
@@ -195,12 +240,12 @@ def _calibrate(timed: dict[str, Item], causes: list[Item], tests: list[Item], fa
         )
 
 
-def _hours(run: Run, timed: dict[str, Item], tests: list[Item], lower_bound: float | None) -> list[Item]:
+def _hours(run: Run, timed: dict[str, Item], tests: list[Item], clock: Item) -> list[Item]:
     """The wall clock's parts as device-hours."""
     assert run.hardware is not None
     devices = run.hardware.device_count
     per_second = devices / 3600.0
-    bound = None if lower_bound is None else lower_bound * per_second
+    bound = None if clock.lower_bound is None else clock.lower_bound * per_second
 
     def hours(item: Item, code: str, parent: str | None) -> Item:
         if item.expected is None:
@@ -239,6 +284,11 @@ def _hours(run: Run, timed: dict[str, Item], tests: list[Item], lower_bound: flo
         together=frozenset({"device_hours.training", "device_hours.evaluation"}),
         assumptions=("every device is held for the whole wall clock",),
     )
+    if clock.n is not None:
+        for name in ("low", "high", "uncalibrated"):
+            value = getattr(clock, name)
+            setattr(run_hours, name, None if value is None else value * per_second)
+        run_hours.n, run_hours.factor = clock.n, clock.factor
     kinds = [
         hours(
             item,
@@ -248,70 +298,6 @@ def _hours(run: Run, timed: dict[str, Item], tests: list[Item], lower_bound: flo
         for item in tests
     ]
     return [*parts, *kinds, run_hours]
-
-
-def _cadence_items(plan: Cadence, lost: job_parts.Restarts) -> list[Item]:
-    """The chosen saving interval beside the optimum, and what each costs."""
-    infinite = plan.mean_time_between_interruptions == float("inf")
-    result = [
-        Item(
-            code="time.checkpoint_interval",
-            section="time",
-            quantity="seconds",
-            expected=plan.interval,
-            formula=plan.chosen,
-            assumptions=(f"{plan.saves:.6g} saves in the run",),
-        ),
-        Item(
-            code="reserve.interruptions",
-            section="reserves",
-            quantity="count",
-            expected=lost.interruptions.expected,
-            low=lost.interruptions.low,
-            high=lost.interruptions.high,
-            formula="rate x devices x busy hours",
-            basis=lost.hardware.basis,
-            assumptions=lost.hardware.assumptions[:1],
-        ),
-    ]
-    if infinite:
-        reason = "no interruptions are expected: saving less often is always better"
-        result.append(
-            unknown(
-                "time.checkpoint_interval_optimum",
-                "time",
-                "seconds",
-                reason,
-                formula="sqrt(2 x M x C)",
-            )
-        )
-        return result
-    result.append(
-        Item(
-            code="time.checkpoint_interval_optimum",
-            section="time",
-            quantity="seconds",
-            expected=plan.optimum,
-            formula="sqrt(2 x M x C), the whole run where that is longer (Young 1974, Daly 2006)",
-            assumptions=(f"M = {plan.mean_time_between_interruptions:.4g} s between interruptions, C = {plan.save.expected:.4g} s a save",),
-        )
-    )
-    for code, interval in (
-        ("reserve.failure_fraction", plan.interval),
-        ("reserve.failure_fraction_at_optimum", plan.optimum),
-    ):
-        result.append(
-            Item(
-                code=code,
-                section="reserves",
-                quantity="fraction",
-                expected=failure_share(plan, interval),
-                formula="C/T + (T/2 + R)/M, first order",
-                basis=lost.hardware.basis,
-                assumptions=(f"T = {interval:.4g} s, R = {plan.restart.expected:.4g} s to detect, restart and load",),
-            )
-        )
-    return result
 
 
 def _unknown(run: Run, steps: Any, reason: str, *, training: Spread | None, basis: Basis, lower_bound: float | None) -> Job:

@@ -193,6 +193,11 @@ def test_operations_factor_moves_the_whole_and_keeps_the_sum() -> None:
     assert found["device_hours.training"].expected == plain["device_hours.training"].expected
     assert found["time.wall_clock"].basis == "calibrated"
     assert found["time.startup"].uncalibrated == plain["time.startup"].expected
+    clock, hours = found["time.wall_clock"], found["device_hours.run"]
+    assert (clock.n, clock.factor) == (12, 1.3) == (hours.n, hours.factor)
+    assert clock.uncalibrated == pytest.approx(plain["time.wall_clock"].expected)
+    assert hours.uncalibrated == pytest.approx(plain["device_hours.run"].expected)
+    assert (clock.high or 0) > 1.19 * (clock.expected or 0)  # the factor's own spread
     assert_adds_up(items_with_training(scaled))
 
 
@@ -219,6 +224,25 @@ def test_layouts_broadcast_to_the_same_figures() -> None:
         assert plan.save.expected == column.save.expected[i]
         assert job_parts.checkpointing(plan).seconds.high == job_parts.checkpointing(column).seconds.high[i]
         assert job_parts.restarts(alone, plan, single, single.times(1000.0)).hardware.seconds.high == lost.hardware.seconds.high[i]
+
+
+def test_a_search_ranks_by_the_very_wall_clock_of_the_quote() -> None:
+    """A column of step times gives the quotes' wall clocks to the last bit."""
+    one = run(
+        checkpointing=CheckpointPolicy(interval_steps=300, weights_interval_steps=50),
+        evaluation=Evaluation(
+            interval_steps=100,
+            tokens_per_evaluation=10**6,
+            suites=(EvaluationSuite(name="gsm8k", kind="downstream", tokens=10**5, generated_tokens=10**4),),
+        ),
+        data_pipeline=DataPipeline(input_tokens_per_second=15_400.0),
+    )
+    steps = np.array([1.0, 20.0, 259.2, 300.0])
+    known = {"checkpoint": storage.checkpoint_bytes(one, Counts())}
+    column = job.wall_clock_seconds(one, Tokens(), Counts(), step=exactly(steps), training=exactly(steps * 10_000), **known)
+    for i, seconds in enumerate(steps.tolist()):
+        items = job.items(one, Tokens(), Counts(), step=exactly(seconds), training=exactly(seconds * 10_000), **known)
+        assert by_code(items)["time.wall_clock"].expected == column[i]
 
 
 @given(
