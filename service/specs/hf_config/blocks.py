@@ -254,6 +254,7 @@ class Experts:
     peft: Literal["adapts", "linear", "none"] = "none"
     names: Names = Names(gate_up="gate_up_proj")
     shared_intermediate: int = 0
+    shared_bias: bool = False
     shared_prefix: str = "shared_experts."
     shared_gate: str | None = None  # a sigmoid gate on the shared expert
     shared_names: Names = Names()
@@ -297,6 +298,7 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
             shape.hidden,
             experts.shared_intermediate,
             gated=experts.gated,
+            bias=experts.shared_bias,
             reads=reads,
             part="shared_experts",
             prefix=experts.shared_prefix,

@@ -42,7 +42,7 @@ def read_latent(fields: Fields) -> Latent:
         key_value_rank=fields.integer("kv_lora_rank"),
         nope=fields.integer("qk_nope_head_dim"),
         rope=fields.integer("qk_rope_head_dim"),
-        value=fields.integer("v_head_dim"),
+        value=fields.integer("v_head_dim", fields.integer("hidden_size") // fields.integer("num_attention_heads")),
     )
 
 
@@ -159,6 +159,7 @@ def deepseek(fields: Fields) -> Architecture:
         intermediate=expert_width,
         activation=shape.activation,
         shared_intermediate=expert_width * shared,
+        shared_bias=shape.mlp_bias,
         closing="shared_experts.down_proj" if shared else None,
         peft="adapts",
     )

@@ -26,28 +26,24 @@ FINAL_LAYER_NORM = Norms(names=("norm",), kind="layer", bias=True)
 
 
 def base(
-    fields: Fields,
-    *,
-    attention_bias: bool = False,
-    mlp_bias: bool = False,
-    norms: Norms | None = None,
+    fields: Fields, *, attention_bias: bool = False, mlp_bias: bool = False, norms: Norms | None = None, own_head_dim: bool = True
 ) -> Shape:
-    """The plain Llama block."""
+    """The plain Llama block; without ``own_head_dim`` the family takes hidden size / heads whatever the config says."""
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
     key_value_heads = fields.integer("num_key_value_heads", heads)
     if heads % key_value_heads:
         raise fields.error("num_key_value_heads", "must divide num_attention_heads")
-    if not fields.has("head_dim") and fields.optional_integer("head_dim") is None and hidden % heads:
-        raise fields.error(
-            "hidden_size",
-            "must be a multiple of num_attention_heads where head_dim is not given",
-        )
+    head_dim = fields.optional_integer("head_dim", least=1) if own_head_dim else None
+    if head_dim is None:
+        if hidden % heads:
+            raise fields.error("hidden_size", "must be a multiple of num_attention_heads where head_dim is not given")
+        head_dim = hidden // heads
     return Shape(
         hidden=hidden,
         heads=heads,
         key_value_heads=key_value_heads,
-        head_dim=fields.integer("head_dim", hidden // heads),
+        head_dim=head_dim,
         intermediate=fields.integer("intermediate_size"),
         activation=activation(fields),
         norms=norms or Norms(),
@@ -388,6 +384,12 @@ def apertus(fields: Fields) -> Architecture:
     return uniform(fields, replace(shape, gated=False, extra_vectors=scalars, norms=norms))
 
 
+def helium(fields: Fields) -> Architecture:
+    """Helium: no bias on the output projection."""
+    shape = base(fields, mlp_bias=fields.flag("mlp_bias"))
+    return uniform(fields, replace(shape, qkv_bias=fields.flag("attention_bias")))
+
+
 def internlm(fields: Fields) -> Architecture:
     """InternLM 1: biases on the attention's projections."""
     return uniform(
@@ -501,7 +503,7 @@ READERS: dict[str, Callable[[Fields], Architecture]] = {
     "olmo3": olmo3,
     "nemotron": nemotron,
     "smollm3": llama,
-    "helium": llama,
+    "helium": helium,
     "starcoder2": starcoder2,
     "cohere": cohere,
     "cohere2": cohere2,

@@ -148,7 +148,7 @@ def gpt_oss(fields: Fields) -> Architecture:
 
 def olmoe(fields: Fields) -> Architecture:
     """OLMoE: norms on the whole query and key."""
-    shape = full_norms(base(fields, attention_bias=fields.flag("attention_bias")))
+    shape = full_norms(base(fields, attention_bias=fields.flag("attention_bias"), own_head_dim=False))
     count = fields.integer("num_experts")
     experts = Experts(
         count=count,
@@ -234,6 +234,8 @@ def llama4(fields: Fields) -> Architecture:
 
 def glm4_moe(fields: Fields) -> Architecture:
     """GLM-4.5: dense layers first, then routed and shared experts."""
+    if not fields.has("head_dim"):  # hidden size / heads, rounded down
+        fields.config = {**fields.config, "head_dim": fields.integer("hidden_size") // fields.integer("num_attention_heads")}
     shape = replace(base(fields), qkv_bias=fields.flag("attention_bias"))
     if fields.flag("use_qk_norm"):
         shape = head_norms(shape)
