@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from service.accuracy import corrections
+from service.accuracy.learning import Facts, facts
+from service.estimation.run import Run
 from service.kit import documents
 from service.kit.database import Database
 from service.kit.identifiers import uuid7
 from service.kit.problems import invalid
 from service.kit.security import Caller
 from service.specs.load import parse
+from service.specs.resolve import resolve
 from service.specs.spec import RunSpec
 
 from . import quoting, repository
 from .schemas import Pilot
+
+# A pilot measures one of these: either says how fast the run is.
+SPEEDS = frozenset({"time.step", "throughput.input_tokens_per_second"})
 
 # What a pilot measured holds as long as nothing of the step changes: a change to these leaves it alone.
 BESIDE_THE_STEP = frozenset(
@@ -42,6 +49,7 @@ class Priced:
 
     received: dict[str, Any]
     spec: RunSpec
+    run: Run
     quote: dict[str, Any]  # as `quoting.build` gives it
     pilot: dict[str, float]
 
@@ -63,8 +71,8 @@ class Priced:
 
     def to_store(self, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""
-        spec, filled = self.spec, self.quote["spec"]
-        hardware = filled.get("hardware") or {}
+        spec, run = self.spec, self.run
+        hardware = run.hardware
         return repository.New(
             id=uuid7(),
             created_at=datetime.now(UTC),
@@ -77,11 +85,12 @@ class Priced:
             columns={
                 "name": spec.name,
                 "project": spec.project,
-                **model_names(filled["model"]),
-                "device": hardware.get("device"),
-                "device_count": hardware.get("device_count"),
-                "method": filled["method"]["kind"],
-                "stack": (filled.get("software") or {}).get("stack"),
+                "model": spec.model.preset or run.architecture.name or run.architecture.family,
+                "model_family": run.architecture.family,
+                "device": None if hardware is None else hardware.device.name,
+                "device_count": None if hardware is None else hardware.device_count,
+                "method": run.method.kind,
+                "stack": run.software.stack,
                 "external_system": None if spec.external_ref is None else spec.external_ref.system,
                 "external_id": None if spec.external_ref is None else spec.external_ref.id,
             },
@@ -96,12 +105,35 @@ class Desk:
     def __init__(self, database: Database, caller: Caller) -> None:
         self._database = database
         self._caller = caller
+        self._calibrations: dict[str | None, corrections.Calibration | None] = {}
 
     def price(self, received: Any, *, pilot: Mapping[str, float] | None = None) -> Priced:
         """Price a run spec as it came; raises `Invalid` with a pointer to every fault."""
         spec = parse(received)
-        quote = quoting.build(spec, None, None, pilot or {})
-        return Priced(received, spec, quote, dict(pilot or {}))
+        resolved = resolve(spec)
+        measured = dict(pilot or {})
+        found = self._calibration(spec.calibration)
+        pinned = corrections.apply(found, self._facts(spec, resolved.run, measured), resolved.run.interval_coverage)
+        quote = quoting.build(resolved, pinned.factors, pinned.version, measured)
+        return Priced(received, spec, resolved.run, quote, measured)
+
+    def _calibration(self, wanted: str | None) -> corrections.Calibration | None:
+        if wanted not in self._calibrations:
+            with self._database.read() as connection:
+                self._calibrations[wanted] = corrections.find(connection, self._caller.team_id, wanted)
+        return self._calibrations[wanted]
+
+    def _facts(self, spec: RunSpec, run: Run, pilot: Mapping[str, float]) -> Facts:
+        return facts(
+            team=self._caller.team,
+            labels=spec.labels or {},
+            external_id=None if spec.external_ref is None else spec.external_ref.id,
+            device=None if run.hardware is None else run.hardware.device.name,
+            stack=run.software.stack,
+            method=run.method.kind,
+            model_family=run.architecture.family,
+            speed_given=run.efficiency.given or not pilot.keys().isdisjoint(SPEEDS),
+        )
 
 
 def price(database: Database, caller: Caller, received: Any, *, pilot: Mapping[str, float] | None = None) -> Priced:
@@ -116,23 +148,9 @@ def pilot_values(pilot: Pilot) -> dict[str, float]:
         if measurement.code in values:
             raise invalid(f"/pilot/measurements/{index}/code", "measured twice")
         values[measurement.code] = measurement.value
-    if "time.step" in values and "throughput.input_tokens_per_second" in values:
+    if values.keys() >= SPEEDS:
         raise invalid("/pilot/measurements", "give time.step or throughput.input_tokens_per_second, not both")
     return values
-
-
-def model_names(model: Mapping[str, Any]) -> dict[str, str | None]:
-    """What `?model=` finds: the preset, or the name or type that a Hugging Face config gives."""
-    config = model.get("hf_config")
-    if isinstance(config, Mapping):
-        kind = config.get("model_type")
-        name = config.get("_name_or_path") or kind
-        return {"model": _short(name), "model_family": _short(kind)}
-    return {"model": _short(model.get("preset")), "model_family": None}
-
-
-def _short(value: Any) -> str | None:
-    return value[:100] if isinstance(value, str) and value else None
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

@@ -12,20 +12,20 @@ from service.estimation.estimate import Estimate, estimate
 from service.estimation.items import Item, Ledger, Warning
 from service.estimation.run import Efficiency, Run
 from service.specs.load import parse
-from service.specs.resolve import resolve
+from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
 
 _NOTHING: Mapping[str, float] = {}
 
 
 def build(
-    spec: RunSpec | dict[str, Any],
+    spec: RunSpec | Resolved | dict[str, Any],
     corrections: Corrections | None = None,
     calibration_version: str | None = None,
     pilot: Mapping[str, float] = _NOTHING,
 ) -> dict[str, Any]:
     """The quote but for what storing adds (id, moment, status). ``pilot`` holds values that a pilot run measured, by code."""
-    resolved = resolve(spec if isinstance(spec, RunSpec) else parse(spec))
+    resolved = spec if isinstance(spec, Resolved) else resolve(spec if isinstance(spec, RunSpec) else parse(spec))
     run = resolved.run if not pilot else _piloted(resolved.run, pilot)
     result = estimate(run, corrections)
     return {

@@ -1,0 +1,159 @@
+"""The migration history: it makes what the code expects, undoes it, and never loses a row on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, inspect, text
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.kit import migration
+from service.kit.database import make_engine, metadata
+from service.quotes import examples
+from tests.conftest import settings_for
+
+
+@pytest.fixture
+def plain(empty_database_url: URL) -> Iterator[Engine]:
+    engine = make_engine(empty_database_url)
+    yield engine
+    engine.dispose()
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    return {
+        name: int(connection.execute(text(f'SELECT count(*) FROM "{name}"')).scalar_one())
+        for name in inspect(connection).get_table_names()
+        if name != "alembic_version"
+    }
+
+
+def populate(url: URL) -> None:
+    """Rows in every table that the API of this code can fill."""
+    with TestClient(create_app(settings_for(url))) as client:
+        first = client.post("/v1/quotes", json=examples.SPEC, headers={"Idempotency-Key": "k"})
+        assert first.status_code == 201, first.text
+        path = first.headers["location"]
+        assert client.post(path + "/revisions", json={"spec": {"sequence_length": 4096}}).status_code == 201
+        measured = client.post(
+            path + "/actuals",
+            json={
+                "attempt": 1,
+                "outcome": "completed",
+                "covers": ["training"],
+                "source": "test",
+                "measurements": [{"code": "device_hours.run", "value": 500000, "method": "scheduler accounting", "basis": "allocated"}],
+            },
+        )
+        assert measured.status_code in (201, 404)  # 404 in a service without that room
+
+
+def test_up_makes_exactly_the_tables_of_the_code(empty_database_url: URL, plain: Engine) -> None:
+    migration.upgrade(empty_database_url)
+    with plain.connect() as connection:
+        assert migration.current(connection) == migration.head()
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+
+
+def test_up_down_up_on_a_populated_database(empty_database_url: URL, plain: Engine) -> None:
+    migration.upgrade(empty_database_url)
+    populate(empty_database_url)
+    revisions = [script.revision for script in ScriptDirectory.from_config(migration._config()).walk_revisions()]
+    with plain.connect() as connection:
+        before = counts(connection)
+    assert before["quotes"] == 2
+    for revision in [*revisions[1:], "base"]:
+        migration.downgrade(empty_database_url, revision)
+        with plain.connect() as connection:
+            left = counts(connection)
+        assert left.items() <= before.items(), revision  # what is left of the tables has all its rows
+    assert left == {}
+    migration.upgrade(empty_database_url)
+    with plain.connect() as connection:
+        assert counts(connection).keys() == before.keys()
+    populate(empty_database_url)
+    migration.upgrade(empty_database_url)  # nothing to do is not an error
+
+
+def test_changing_a_parent_table_keeps_the_rows_that_refer_to_it(empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite changes a table by copying and dropping it; with foreign keys on, the drop takes every child row along."""
+    migration.upgrade(empty_database_url)
+    populate(empty_database_url)
+    with plain.connect() as connection:
+        before = counts(connection)
+    assert before["quote_items"] and before["quote_labels"] and before["quote_events"]
+
+    def widen(self: MigrationContext, **_: Any) -> None:
+        with Operations(self).batch_alter_table("quotes", recreate="always" if self.dialect.name == "sqlite" else "auto") as batch:
+            batch.alter_column("name", type_=__import__("sqlalchemy").String(400))
+
+    monkeypatch.setattr(MigrationContext, "run_migrations", widen)
+    migration.upgrade(empty_database_url)
+    monkeypatch.undo()
+    with plain.connect() as connection:
+        assert counts(connection) == before
+
+
+def test_a_migration_that_would_leave_orphans_is_refused(empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    migration.upgrade(empty_database_url)
+    populate(empty_database_url)
+
+    def break_it(self: MigrationContext, **_: Any) -> None:
+        Operations(self).execute("DELETE FROM teams")
+
+    monkeypatch.setattr(MigrationContext, "run_migrations", break_it)
+    with pytest.raises(Exception, match=r"refer|foreign key"):
+        migration.upgrade(empty_database_url)
+    monkeypatch.undo()
+    with plain.connect() as connection:
+        assert counts(connection)["quotes"] == 2
+
+
+def test_two_migrators_at_once(empty_database_url: URL, plain: Engine) -> None:
+    failures: list[BaseException] = []
+
+    def migrate() -> None:
+        try:
+            migration.upgrade(empty_database_url)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=migrate) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Alembic keeps its context in a global, so threads may trip over each other, but never over the database.
+    assert not [error for error in failures if not isinstance(error, AttributeError | NameError | KeyError)]
+    migration.upgrade(empty_database_url)
+    with plain.connect() as connection:
+        assert migration.current(connection) == migration.head()
+
+
+def test_every_constraint_has_a_name(empty_database_url: URL, plain: Engine) -> None:
+    """SQLite's batch migrations cannot drop what has none."""
+    migration.upgrade(empty_database_url)
+    with plain.connect() as connection:
+        inspector = inspect(connection)
+        for table in inspector.get_table_names():
+            if table == "alembic_version":
+                continue
+            constraints = [inspector.get_pk_constraint(table), *inspector.get_foreign_keys(table), *inspector.get_unique_constraints(table)]
+            assert all(constraint["name"] for constraint in constraints), table
+
+
+def test_readiness_says_which_migration_is_missing(empty_database_url: URL) -> None:
+    with TestClient(create_app(settings_for(empty_database_url))) as client:
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert migration.head() in answer.json()["detail"]
+        migration.upgrade(empty_database_url)
+        assert client.get("/readyz").status_code == 200
