@@ -19,6 +19,8 @@ from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
+from .plans import endpoints as plans
+from .projects import endpoints as projects
 from .quotes import endpoints as quotes
 from .scaling import endpoints as scaling
 from .settings import Settings
@@ -34,8 +36,10 @@ The unit stands in every name. What cannot be computed is `null` with a reason, 
 
 TAGS = [
     {"name": "quotes", "description": "Price a run, keep the quote, revise it."},
+    {"name": "plans", "description": "The layouts of a run that fit, ranked."},
     {"name": "actuals", "description": "What runs measured, beside what was quoted."},
     {"name": "accuracy", "description": "How far quotes were off, and what the next one learns from it."},
+    {"name": "projects", "description": "Everything a project spent: explorations, failures and the final run."},
     {"name": "scaling", "description": "Published scaling laws, and what a faster stage gains the whole job."},
     {"name": "catalog", "description": "Devices and models, each with its source and date."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
@@ -82,7 +86,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (quotes.router, actuals.router, accuracy.router, catalog.router, scaling.router):
+    for router in (quotes.router, plans.router, actuals.router, accuracy.router, projects.router, catalog.router, scaling.router):
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )
