@@ -50,7 +50,7 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     items.extend(compute.items(run, work, counts))
 
     flops = _flops(run, counts, work, items)
-    predicted = None if run.efficiency.given else prediction.predict(run, counts, _positions(run, work))
+    predicted = None if run.efficiency.given else prediction.predict(run, counts, work)
     speed = efficiency.speed(
         run,
         steps=work.steps,
@@ -108,7 +108,7 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
         speed=speed,
         fits=fits,
         evidence=predicted.evidence if isinstance(predicted, StepTime) else (),
-        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=fits)),
+        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=fits, steps=work.steps)),
     )
 
 
@@ -122,13 +122,6 @@ def _flops(run: Run, counts: Parameters, work: Workload, items: Ledger) -> Flops
         recompute=items.expected("compute.recompute"),
         forward_6nd=None if read is None else 2.0 * active * read,
     )
-
-
-def _positions(run: Run, work: Workload) -> float | None:
-    """Tensor positions of a mean sequence where samples are padded to less than the full length."""
-    if run.data.histogram is None or run.data.packing == "packed" or not work.sequences or work.tensor_positions is None:
-        return None
-    return float(work.tensor_positions / work.sequences)
 
 
 def _steps(run: Run, work: Workload) -> float | None:
