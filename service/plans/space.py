@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.kit.problems import Invalid, invalid
-from service.specs.errors import suggestion
+from service.kit.documents import nearest
 
 # Fields that broadcast: they are arrays in a pass.
 AXES = (
@@ -96,7 +96,7 @@ def read(free: Mapping[str, Sequence[Any]]) -> Space:
     for name, values in free.items():
         pointer = "/free/" + name.replace("~", "~0").replace("/", "~1")
         if name not in AXES and name not in CHOICES:
-            raise invalid(pointer, "is not a field that can be searched" + suggestion(name, (*AXES, *CHOICES)))
+            raise invalid(pointer, "is not a field that can be searched" + nearest(name, [*AXES, *CHOICES]))
         if not values:
             raise invalid(pointer, "has no value to try")
         distinct = [value for index, value in enumerate(values) if value not in values[:index]]

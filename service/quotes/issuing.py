@@ -9,6 +9,7 @@ from typing import Any
 
 from service.accuracy import corrections
 from service.accuracy.learning import Facts, facts
+from service.estimation.correction import Corrections
 from service.estimation.run import Run
 from service.kit import documents
 from service.kit.database import Database
@@ -116,6 +117,12 @@ class Desk:
         pinned = corrections.apply(found, self._facts(spec, resolved.run, measured), resolved.run.interval_coverage)
         quote = quoting.build(resolved, pinned.factors, pinned.version, measured)
         return Priced(received, spec, resolved.run, quote, measured)
+
+    def corrections(self, received: Any, run: Run) -> Corrections:
+        """What own measurements say about a run of this spec."""
+        spec = parse(received)
+        found = self._calibration(spec.calibration)
+        return corrections.apply(found, self._facts(spec, run, {}), run.interval_coverage).factors
 
     def _calibration(self, wanted: str | None) -> corrections.Calibration | None:
         if wanted not in self._calibrations:
