@@ -17,6 +17,7 @@ from .efficiency import Flops, Speed
 from .items import Item, Ledger, Warning
 from .parameters import Parameters
 from .run import Run
+from .stated import state
 from .step_time import StepTime
 from .storage import CheckpointBytes
 from .tokens import Workload
@@ -42,7 +43,13 @@ class Estimate:
 
 def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     """Every item of a run. The same run and corrections give the same items to the last bit."""
-    factors = corrections or {}
+    result = _estimate(run, corrections or {})
+    if corrections:
+        state(result.items, _estimate(run, {}).items, corrections)
+    return result
+
+
+def _estimate(run: Run, factors: Corrections) -> Estimate:
     counts = parameters.count(run)
     work = tokens.workload(run)
     items = Ledger()

@@ -98,14 +98,18 @@ def costs(run: Run, parameters: Any, steps: Number, seconds_per_token: Spread | 
     return found
 
 
-def items(run: Run, parameters: Any, steps: float, seconds_per_token: Spread | None) -> Evaluated:
+def items(run: Run, parameters: Any, steps: float | None, seconds_per_token: Spread | None) -> Evaluated:
     """``time.evaluation`` with its parts by kind. ``seconds_per_token`` is a forward token's share of the whole job's time."""
     assert run.hardware is not None
     declared = run.evaluation
     if declared.device_hours is not None:
         return _given(run, declared.device_hours)
-    found = costs(run, parameters, steps, seconds_per_token)
-    others = _human(run, int(evaluations(run, steps)))
+    if steps is None and declared.interval_steps is not None and (declared.tokens_per_evaluation or declared.suites):
+        reason = "the number of steps, so that of evaluations, is not known: sequence_length is not given"
+        return Evaluated(unknown("time.evaluation", "time", "seconds", reason, parent="time.wall_clock"), [], _human(run, 0))
+    counted = 0.0 if steps is None else steps
+    found = costs(run, parameters, counted, seconds_per_token)
+    others = _human(run, int(evaluations(run, counted)))
     parts = [_part(kind, found) for kind in found.kinds()]
     if not parts:
         nothing = "no evaluation is declared: nothing is set aside for it" if not declared.suites else "the suites declare no tokens"

@@ -9,13 +9,17 @@ from typing import Any, Protocol
 from . import cadence, evaluation, job_parts
 from .correction import Factor
 from .items import Basis, Item, unknown
-from .job_parts import Timed
+from .job_parts import Cadence, Timed
 from .numeric import Number, where
 from .run import Run
 from .spread import Spread, exactly, together
-from .storage import CheckpointBytes, Saves
+from .storage import NO_ADAPTER_SIZE, CheckpointBytes, Saves
 from .wholes import whole
 
+RESTART_ASSUMPTIONS = (
+    "lost work is half the saving interval an interruption; stragglers and slow links are in the measured step times",
+    "corrupt checkpoints and bad data have no published rate: runs thrown away for them are in device_hours.rerun",
+)
 OVERHEADS = ("startup", "checkpointing", "evaluation", "data_stall", "restarts")
 # The order of the parts in every whole.
 PARTS = ("startup", "training", "checkpointing", "evaluation", "data_stall", "restarts")
@@ -62,22 +66,21 @@ def estimate(
     ``operations`` is what own actuals say the whole job takes over what its parts add up to: the parts beside training are
     scaled until the whole is that multiple.
     """
-    steps = work.steps
-    if run.hardware is None or step is None or training is None or steps is None or checkpoint is None:
-        reason = unknown_reason if run.hardware is not None else "no hardware is given"
-        return _unknown(run, steps, reason, training=training, basis=training_basis, lower_bound=training_lower_bound)
-    plan = job_parts.cadence(run, steps, step, training, checkpoint.full, checkpoint.weights)
+    steps, tokens = work.steps, work.input_tokens
+    if run.hardware is None or training is None:
+        return _unknown(run, steps, unknown_reason if run.hardware is not None else "no hardware is given")
+    plan, why = None, ""
+    if checkpoint is None:
+        why = NO_ADAPTER_SIZE
+    elif job_parts.needs_steps(run) and (step is None or steps is None):
+        why = "the cadence is told in steps and their number is not known: sequence_length is not given"
+    else:
+        plan = job_parts.cadence(run, steps, step, training, checkpoint.full, checkpoint.weights)
     share = evaluation.forward_share(run) if forward_share is None else forward_share
-    tokens = work.input_tokens
     per_token = training.times(share / tokens) if tokens else None
     startup = job_parts.startup(run, _loaded_bytes(run, parameters, checkpoint))
-    saving = job_parts.checkpointing(plan)
     stall = job_parts.data_stall(run, tokens, training)
     tested = evaluation.items(run, parameters, steps, per_token)
-    tested_seconds = Spread(*(getattr(tested.whole, name) or 0.0 for name in ("expected", "low", "high")))
-    busy = together(training, saving.seconds, tested_seconds, stall.seconds)
-    lost = job_parts.restarts(run, plan, step, busy)
-    result: list[Item] = []
     timed: dict[str, Item] = {
         "startup": _item("time.startup", startup),
         "training": Item(
@@ -90,42 +93,24 @@ def estimate(
             formula="",
             basis=training_basis,
         ),
-        "checkpointing": _item("time.checkpointing", saving),
         "evaluation": tested.whole,
         "data_stall": _item("time.data_stall", stall),
     }
-    causes = [
-        _item("time.restarts_hardware", lost.hardware, "time.restarts"),
-        _item("time.restarts_software", lost.software, "time.restarts"),
-        _item("time.restarts_loss_spikes", lost.loss_spikes, "time.restarts"),
-    ]
-    if lost.progress <= 0:
-        reason = (
-            "the job is interrupted faster than it can recover: one interruption "
-            f"in {plan.mean_time_between_interruptions:.3g} s, {plan.interval / 2 + plan.restart.expected:.3g} s lost to each"
-        )
-        causes = [
-            unknown(
-                cause.code,
-                "time",
-                "seconds",
-                reason,
-                formula=cause.formula,
-                parent="time.restarts",
-            )
-            for cause in causes
-        ]
-    timed["restarts"] = whole(
-        "time.restarts",
-        "time",
-        "seconds",
-        causes,
-        parent="time.wall_clock",
-        assumptions=(
-            "lost work is half the saving interval an interruption; stragglers and slow links are in the measured step times",
-            "corrupt checkpoints and bad data have no published rate: runs thrown away for them are in device_hours.rerun",
-        ),
-    )
+    causes: list[Item] = []
+    lost = None
+    if plan is None:
+        timed["checkpointing"] = unknown("time.checkpointing", "time", "seconds", why, parent="time.wall_clock")
+        timed["restarts"] = unknown("time.restarts", "time", "seconds", why, parent="time.wall_clock")
+    else:
+        saving = job_parts.checkpointing(plan)
+        timed["checkpointing"] = _item("time.checkpointing", saving)
+        tested_seconds = Spread(*(getattr(tested.whole, name) or 0.0 for name in ("expected", "low", "high")))
+        words = ""
+        if step is None:
+            step, words = job_parts.typical_step(training, tokens)
+        lost = job_parts.restarts(run, plan, step, together(training, saving.seconds, tested_seconds, stall.seconds), step_words=words)
+        causes = _causes(plan, lost)
+        timed["restarts"] = whole("time.restarts", "time", "seconds", causes, parent="time.wall_clock", assumptions=RESTART_ASSUMPTIONS)
     if operations is not None:
         _calibrate(timed, causes, tested.parts, operations)
     clock = whole(
@@ -133,22 +118,40 @@ def estimate(
         "time",
         "seconds",
         [timed[name] for name in PARTS],
-        lower_bound=training_lower_bound,
         together=frozenset({"time.training", "time.evaluation"}),
         assumptions=("from launch to the last checkpoint; waiting in the scheduler's queue is not counted",),
     )
+    clock.lower_bound = training_lower_bound  # it holds whatever else is not known
     if operations is not None and clock.expected is not None:
         _state(clock, operations, sum(float(timed[name].uncalibrated or timed[name].expected or 0) for name in PARTS))
-    result += [timed[name] for name in OVERHEADS] + causes + tested.parts + [clock]
+    result = [timed[name] for name in OVERHEADS] + causes + tested.parts + [clock]
     result += _hours(run, timed, tested.parts, clock)
-    result += cadence.items(plan, lost)
+    saves = Saves(main=None, reason=why)
+    if plan is not None and lost is not None:
+        result += cadence.items(plan, lost)
+        saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
     result += tested.others
-    saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
     return Job(
         items=tuple(result),
         saves=saves,
         seconds_per_forward_token=None if per_token is None else per_token.expected,
     )
+
+
+def _causes(plan: Cadence, lost: job_parts.Restarts) -> list[Item]:
+    """The parts of ``time.restarts``; unknown where the job would never end."""
+    causes = [
+        _item("time.restarts_hardware", lost.hardware, "time.restarts"),
+        _item("time.restarts_software", lost.software, "time.restarts"),
+        _item("time.restarts_loss_spikes", lost.loss_spikes, "time.restarts"),
+    ]
+    if lost.progress > 0:
+        return causes
+    reason = (
+        "the job is interrupted faster than it can recover: one interruption "
+        f"in {plan.mean_time_between_interruptions:.3g} s, {plan.interval / 2 + plan.restart.expected:.3g} s lost to each"
+    )
+    return [unknown(cause.code, "time", "seconds", reason, formula=cause.formula, parent="time.restarts") for cause in causes]
 
 
 def wall_clock_seconds(
@@ -186,9 +189,9 @@ def items(run: Run, work: Work, parameters: Any, **known: Any) -> list[Item]:
     return list(estimate(run, work, parameters, **known).items)
 
 
-def _loaded_bytes(run: Run, parameters: Any, checkpoint: CheckpointBytes) -> float:
+def _loaded_bytes(run: Run, parameters: Any, checkpoint: CheckpointBytes | None) -> float:
     """Bytes of the bf16 file that a run starts from; under adapters that of the frozen base."""
-    return float(parameters.total) * 2 if run.method.adapters else checkpoint.export
+    return float(parameters.total) * 2 if run.method.adapters or checkpoint is None else checkpoint.export
 
 
 def _state(clock: Item, factor: Factor, uncalibrated: float) -> None:
@@ -300,39 +303,17 @@ def _hours(run: Run, timed: dict[str, Item], tests: list[Item], clock: Item) -> 
     return [*parts, *kinds, run_hours]
 
 
-def _unknown(run: Run, steps: Any, reason: str, *, training: Spread | None, basis: Basis, lower_bound: float | None) -> Job:
-    """The job's items where its course is not known; pure training hours need the rate alone."""
+def _unknown(run: Run, steps: Any, reason: str) -> Job:
+    """The job's items where the time of training is not known."""
     result = [unknown(f"time.{name}", "time", "seconds", reason, parent="time.wall_clock") for name in OVERHEADS]
     result.append(unknown("time.wall_clock", "time", "seconds", reason))
-    for name in PARTS:
-        code, parent = f"device_hours.{name}", "device_hours.run"
-        if name == "training" and training is not None and run.hardware is not None:
-            hours = training.times(run.hardware.device_count / 3600.0)
-            result.append(
-                Item(
-                    code=code,
-                    section="time",
-                    quantity="device_hours",
-                    expected=hours.expected,
-                    low=hours.low,
-                    high=hours.high,
-                    lower_bound=None if lower_bound is None else lower_bound * run.hardware.device_count / 3600.0,
-                    formula=f"time.training x {run.hardware.device_count} devices / 3600",
-                    basis=basis,
-                    parent=parent,
-                )
-            )
-        else:
-            result.append(unknown(code, "time", "device_hours", reason, parent=parent))
+    result += [unknown(f"device_hours.{name}", "time", "device_hours", reason, parent="device_hours.run") for name in PARTS]
     result.append(unknown("device_hours.run", "time", "device_hours", reason, parent="device_hours.total"))
+    policy = run.checkpointing
     saves = Saves(main=None, reason=reason)
-    every = run.checkpointing.interval_steps
-    if steps is not None and every is not None:
-        light = run.checkpointing.weights_interval_steps
-        saves = Saves(
-            main=float(-(-steps // every)),
-            weights_tier=float(-(-steps // light)) if light else 0.0,
-        )
-    elif run.checkpointing.interval_seconds is None:
+    if steps is not None and policy.interval_steps is not None:
+        light = policy.weights_interval_steps
+        saves = Saves(main=float(-(-steps // policy.interval_steps)), weights_tier=float(-(-steps // light)) if light else 0.0)
+    elif policy.interval_seconds is None and policy.interval_steps is None:
         saves = Saves(main=1.0, reason="no cadence and no step time: the last checkpoint alone")
     return Job(items=tuple(result), saves=saves, seconds_per_forward_token=None)

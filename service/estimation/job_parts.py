@@ -45,6 +45,7 @@ SOFTWARE_SHARE = 1 - HARDWARE_SHARE
 SPIKES_PER_DEVICE_HOUR = 20 / (8.4e6 + 30.84e6 + 2.664e6)
 SPIKES_HIGH = 20 / 8.4e6
 SPIKE_STEPS = 100 + 350
+TYPICAL_BATCH_TOKENS = 4e6  # the batch of PaLM, LLaMA and Llama 2 at size
 # Detect, reschedule and start again: median automatic retry 11 min (arXiv:2605.09370); Llama 3 lost under a tenth of 54 days to 466
 # interruptions, so at most 17 min to each, lost work included; hangs take an hour and more to notice.
 RESTART_SECONDS = 900.0
@@ -168,15 +169,13 @@ def young_daly(mean_time_between_interruptions: Number, save_seconds: Number) ->
     return sqrt(2.0 * mean_time_between_interruptions * save_seconds)
 
 
-def cadence(
-    run: Run,
-    steps: Number,
-    step: Spread,
-    training: Spread,
-    full_bytes: float,
-    light_bytes: float,
-) -> Cadence:
-    """The chosen saving interval beside the Young/Daly optimum."""
+def needs_steps(run: Run) -> bool:
+    """Whether the cadence is told in steps, so that nothing is known of it without their number."""
+    return run.checkpointing.interval_steps is not None or run.checkpointing.weights_interval_steps is not None
+
+
+def cadence(run: Run, steps: Number | None, step: Spread | None, training: Spread, full_bytes: float, light_bytes: float) -> Cadence:
+    """The chosen saving interval beside the Young/Daly optimum; the steps may be unknown unless :func:`needs_steps`."""
     assert run.hardware is not None
     policy = run.checkpointing
     devices = float(run.hardware.device_count)
@@ -197,6 +196,7 @@ def cadence(
         said.append(f"synchronous: the devices wait {say(write.expected)} s for {main_bytes:.4g} B")
     optimum = minimum(young_daly(between, blocked.expected), training.expected) if per_hour.expected > 0 else training.expected
     if policy.interval_steps is not None:
+        assert step is not None
         interval = policy.interval_steps * step.expected
         saves = ceil_divide(steps, policy.interval_steps)
         chosen = f"every {policy.interval_steps} steps, as given"
@@ -287,6 +287,15 @@ def data_stall(run: Run, input_tokens: Number | None, training: Spread) -> Timed
     )
 
 
+def typical_step(training: Spread, input_tokens: Number | None) -> tuple[Spread, str]:
+    """The time of a step where their number is not known, for what a loss spike throws back alone."""
+    if not input_tokens:
+        return exactly(0.0), "the time of a step is not known: a spike is charged its restart alone"
+    return training.times(
+        minimum(TYPICAL_BATCH_TOKENS / input_tokens, 1.0)
+    ), "steps of 4 million tokens are assumed: their number is not known"
+
+
 @dataclass(frozen=True, slots=True)
 class Restarts:
     """Time lost to interruptions, by cause."""
@@ -299,7 +308,7 @@ class Restarts:
     progress: Number  # share of its time that the job does not lose to interruptions; none left at 0
 
 
-def restarts(run: Run, plan: Cadence, step: Spread, busy: Spread) -> Restarts:
+def restarts(run: Run, plan: Cadence, step: Spread, busy: Spread, *, step_words: str = "") -> Restarts:
     """Lost work and restarts of hardware and software faults, and the rollbacks of loss spikes.
 
     An interruption loses half the saving interval and the restart. With x the share so lost of the time between two
@@ -374,7 +383,7 @@ def restarts(run: Run, plan: Cadence, step: Spread, busy: Spread) -> Restarts:
         loss_spikes=Timed(
             spikes,
             "spikes x (450 steps + restart)",
-            (spike_words,),
+            tuple(word for word in (spike_words, step_words if charged else "") if word),
             "prior" if charged else "formula",
         ),
         progress=where(progress > 0, progress, 0.0),

@@ -28,6 +28,7 @@ TEXT_BYTES_PER_TOKEN_HIGH = 4.8
 # RefinedWeb keeps about a tenth of the documents it reads (arXiv:2306.01116, figure 2): raw data may be ten times the processed.
 RAW_OVER_PROCESSED_HIGH_PRETRAIN = 10.0
 UNSTATED_RETENTION = 3  # checkpoints kept where the spec gives neither cadence nor retention
+UNSTATED_STEPS = 100_000  # of a run whose steps cannot be counted; its logs are a tenth of a gigabyte
 LOG_BYTES_PER_STEP = 1_000  # one row of metrics a step, as text and as an event file
 LOG_BYTES_PER_DEVICE = 1_000_000  # start-up output of every rank
 
@@ -341,22 +342,19 @@ def _given(code: str, value: float, field: str) -> Item:
 
 
 def _logs(run: Run, steps: float | None) -> Item:
-    if steps is None:
-        return unknown(
-            "storage.logs",
-            "storage",
-            "bytes",
-            "the number of steps is not known",
-            parent="storage.total",
-        )
     devices = run.hardware.device_count if run.hardware is not None else 1
+    rows = float(UNSTATED_STEPS if steps is None else steps)
+    counted = f"the number of steps is not known: {UNSTATED_STEPS:,} are taken for their logs" if steps is None else f"{rows:,.0f} steps"
     return Item(
         code="storage.logs",
         section="storage",
         quantity="bytes",
-        expected=float(steps) * LOG_BYTES_PER_STEP + float(devices) * LOG_BYTES_PER_DEVICE,
+        expected=rows * LOG_BYTES_PER_STEP + float(devices) * LOG_BYTES_PER_DEVICE,
         formula=f"steps x {LOG_BYTES_PER_STEP} B + devices x {LOG_BYTES_PER_DEVICE} B",
         basis="prior",
-        assumptions=("a row of metrics every step and a megabyte of output a rank; profiles and traces are not counted",),
+        assumptions=(
+            counted,
+            "a row of metrics every step and a megabyte of output a rank; profiles and traces are not counted",
+        ),
         parent="storage.total",
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import no_effect
 from .items import Ledger, Warning
 from .run import Run
 
@@ -293,7 +294,10 @@ RULES: tuple[Callable[[Known], Warning | None], ...] = (
 )  # fmt: skip
 
 
-def warnings(run: Run, items: Ledger, *, active_parameters: float | None, fits: bool | str | None) -> list[Warning]:
+def warnings(
+    run: Run, items: Ledger, *, active_parameters: float | None, fits: bool | str | None, steps: float | None = None
+) -> list[Warning]:
     """Every warning that applies, in the order of the quote's sections."""
     known = Known(run, items, active_parameters, fits)
-    return [warning for rule in RULES if (warning := rule(known)) is not None]
+    found = [warning for rule in RULES if (warning := rule(known)) is not None]
+    return found + no_effect.warnings(run, steps)

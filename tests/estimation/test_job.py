@@ -209,6 +209,29 @@ def test_without_hardware_everything_is_null_with_a_reason() -> None:
     assert found.saves.main == 10
 
 
+def test_a_rate_alone_gives_the_job_without_a_number_of_steps() -> None:
+    """No sequence_length: everything but what is told in steps."""
+    known = {"step": None, "training": exactly(30 * DAY), "checkpoint": storage.checkpoint_bytes(run(), Counts())}
+    items = job.items(run(), Tokens(steps=None), Counts(), **known)
+    assert_adds_up(items_with_training(items))
+    found = by_code(items)
+    assert found["time.wall_clock"].expected > 30 * DAY
+    assert any("4 million tokens" in text for text in found["time.restarts_loss_spikes"].assumptions)
+    told = run(checkpointing=CheckpointPolicy(interval_steps=100), evaluation=Evaluation(interval_steps=100, tokens_per_evaluation=10))
+    blind = by_code(job.items(told, Tokens(steps=None), Counts(), **known))
+    for code in ("time.checkpointing", "time.evaluation", "time.restarts", "time.wall_clock"):
+        assert blind[code].expected is None and "sequence_length" in (blind[code].reason or "")
+    assert blind["device_hours.training"].expected == pytest.approx(30 * 24 * 1024)
+
+
+def test_unknown_adapters_leave_training_hours_known() -> None:
+    """A bare parameter count says nothing of the adapters' size."""
+    found = by_code(job.items(run(), Tokens(), Counts(), step=exactly(1.0), training=exactly(1e4), checkpoint=None))
+    assert found["time.wall_clock"].expected is None and "adapters" in (found["time.wall_clock"].reason or "")
+    assert found["device_hours.training"].expected == pytest.approx(1e4 * 1024 / 3600)
+    assert found["time.startup"].expected
+
+
 def test_layouts_broadcast_to_the_same_figures() -> None:
     """A column of layouts gives what each gives alone, to the last bit."""
     tensor = np.array([1, 2, 4, 8], dtype=float)

@@ -128,6 +128,14 @@ def test_unknown_tokens_make_the_total_unknown() -> None:
     assert "storage.raw_data" in items["storage.total"].reason
 
 
+def test_logs_do_not_make_the_total_unknown() -> None:
+    """Where steps cannot be counted, their logs are assumed and said to be."""
+    one = run()
+    items = by_code(storage.items(one, storage.checkpoint_bytes(one, Counts()), Saves(main=1), unique_tokens=1e9, steps=None))
+    assert items["storage.total"].expected is not None
+    assert "not known" in items["storage.logs"].assumptions[0]
+
+
 def test_images_have_no_bytes_per_token() -> None:
     """A vision model's raw bytes must be given."""
     vision = Architecture(family="vit", declared_total=10**8, image_positions=197)
