@@ -29,6 +29,7 @@ class Phase:
     name: str
     stage: Number
     parts: dict[str, Number]
+    late: Number = 0.0  # gradients of the step that are not there yet
 
     @property
     def allocated(self) -> Number:
@@ -272,7 +273,6 @@ def phases(run: Run, setting: Setting) -> list[Phase]:
 def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size) -> list[Phase]:
     stack, precision, mode = setting.stack, run.precision, setting.mode
     rule, width = stack.sharding, COMPUTE[setting.mode]
-    adapters = setting.adapter is not None
     offload = run.software.cpu_offload
     last = where(stage.last, 1.0, 0.0)
     sharded = run.layout.sharding in ("zero3", "hybrid")
@@ -285,7 +285,12 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     adapter_width = setting.adapter.element_bytes if setting.adapter is not None else 0.0
     trained = own.trained + own.adapters
     weights = (base_bytes + own.adapters * adapter_width) / spread.weights_over
-    gradients = trained * precision.gradient_bytes / spread.gradients_over
+    if setting.reference:
+        weights = weights + own.weights * COMPUTE[mode] / spread.weights_over
+    gradients_over = spread.gradients_over
+    if precision.recipe in stack.accumulates_unsharded:
+        gradients_over = where(spread.accumulation > 1, gradients_over / gradients_over, gradients_over)
+    gradients = trained * precision.gradient_bytes / gradients_over
     master = trained * precision.master_weight_bytes / spread.states_over
     states = trained * precision.optimizer_state_bytes / spread.states_over
     if "optimizer" in offload:
@@ -294,9 +299,11 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
         weights = weights * 0.0
 
     # Weights gathered by full sharding: the running and the prefetched block, token table and head.
-    gather_width = minimum(precision.weight_bytes, width) if not adapters else minimum(precision.weight_bytes, width)
+    gather_width = minimum(precision.weight_bytes, width)
     gathered = (minimum(rule.gathered_blocks, own.blocks) * own.block + rule.gathered_outside * own.embedding) * gather_width * spread_out
-    gathered = gathered if sharded else gathered * 0.0
+    at_loss_gathered = (minimum(rule.loss_blocks, own.blocks) * own.block + rule.loss_outside * own.embedding) * gather_width * spread_out
+    if not sharded:
+        gathered, at_loss_gathered = gathered * 0.0, gathered * 0.0
     buckets = rule.bucket_elements * 2.0 * where(spread.data * spread.context > 1, 1.0, 0.0) if run.layout.sharding != "none" else 0.0 * spread.data
     buckets = minimum(buckets, trained * 2.0)
     if run.layout.sharding == "none":
@@ -304,8 +311,9 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     unreduced = 0.0 * gathered
     if run.layout.sharding in ("zero2", "zero3", "hybrid"):
         unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * rule.reduced_bytes[mode] * spread_out
-    casts_all = 2.0 * own.matrices if mode == AUTOCAST and stack.weight_casts and not adapters else 0.0 * own.matrices
-    casts_head = last * 2.0 * setting.hidden * setting.vocabulary / spread.tensor if mode == AUTOCAST and stack.weight_casts and not adapters else 0.0
+    entries_of_head = last * setting.hidden * setting.vocabulary / spread.tensor
+    casts_all = 2.0 * own.matrices if mode == AUTOCAST and stack.weight_casts else 0.0 * own.matrices
+    casts_head = 2.0 * entries_of_head if mode == AUTOCAST and stack.weight_casts else 0.0
 
     # What the blocks keep, all micro-batches in flight.
     checkpointing = run.activation_checkpointing
@@ -340,10 +348,14 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     persistent = rule.persistent_gradients
     standing = gradients if persistent else where(spread.accumulation > 1, gradients, gradients * 0.0)
     workspace = stack.overheads.workspace_bytes
+    # 8-bit optimizers keep the token table's states in 32 bits (bitsandbytes' override for embeddings).
+    wide_states = 0.0 * states
+    if run.optimizer.name.endswith("_8bit") and "optimizer" not in offload:
+        wide_states = own.trained_embedding * maximum(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0) / spread.states_over
     foreach = 0.0 * gradients
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
-        foreach = gradients * (spread.gradients_over / spread.states_over)
-    step_copies = trained * stack.step_gradient_bytes / spread.states_over
+        foreach = gradients * (gradients_over / spread.states_over)
+    step_copies = trained * (stack.step_gradient_bytes if precision.gradient_bytes < 4 else 0.0) / spread.states_over
 
     def phase(name: str, grads: Number, activations: Number, logits: Number, transient: Number) -> Phase:
         return Phase(
@@ -351,36 +363,45 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
             stage.index,
             {
                 "weights": weights, "gradients": grads, "master_weights": master, "optimizer_states": states,
-                "activations": activations, "logits": logits, "transient": transient + workspace + buckets,
+                "activations": activations, "logits": logits, "transient": transient + workspace + buckets + wide_states,
             },
+            maximum(gradients - grads, 0.0),
         )
 
     tied = setting.tied_trained
-    table = own.trained_embedding * precision.gradient_bytes
+    # The token table's gradient is dense; where the head shares the table, autograd sums both into a third.
+    table = own.trained_embedding * maximum(precision.gradient_bytes if not persistent else 0.0, width)
+    at_once = 1.0 if persistent or run.software.fused_loss else 2.0
+    if precision.gradient_bytes == 0.0:
+        at_once += 1.0
+    loss_gradients = 0.0 * table
+    if run.software.fused_loss and setting.head_trained:
+        loss_gradients = stack.fused_head_gradients * width * entries_of_head
     forward_casts = casts_all
     backward_casts = casts_all if checkpointing == "none" else casts_head
-    forward = phase("forward", standing, kept + outside, forward_logits, gathered + forward_casts + hidden_out)
+    forward = phase("forward", standing, kept + outside, forward_logits, at_loss_gathered + forward_casts + hidden_out)
     # The backward pass at its start (loss gradients), in its first block, in its last block, and at the token table.
-    at_loss = phase("backward", standing, kept + outside, backward_logits, gathered + backward_casts)
-    head_gradients = maximum(standing, own.trained_head * precision.gradient_bytes / spread.gradients_over)
+    at_loss = phase("backward", standing, kept + outside, backward_logits, at_loss_gathered + backward_casts + loss_gradients)
+    head_gradients = maximum(standing, own.trained_head * precision.gradient_bytes / gradients_over)
     in_first = phase(
         "backward", head_gradients, kept + recomputed, entries * 0.0, gathered + unreduced + backward_casts - casts_head + working
     )
     last_block = maximum(recomputed, own.kept_block)
     table_left = 0.0 if tied else table
-    almost = maximum(standing, gradients - table_left / spread.gradients_over - own.trained_block * precision.gradient_bytes / spread.gradients_over)
+    almost = maximum(standing, gradients - table_left / gradients_over - own.trained_block * precision.gradient_bytes / gradients_over)
     in_last = phase(
         "backward", almost, kept - kept_one + last_block, entries * 0.0, gathered + unreduced + working
     )
     at_table = phase(
         "backward", gradients, kept - kept_one, entries * 0.0,
-        gathered + unreduced + (residual if not tied else 2.0 * table / spread.gradients_over),
+        gathered + unreduced + (residual if not tied else at_once * table / gradients_over),
     )
     backward = [at_loss, in_first, in_last, at_table]
     step = phase("optimizer_step", gradients, 0.0 * kept, entries * 0.0, foreach + step_copies)
     return [forward, *backward, step]
 
 
+WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
 FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 
 

@@ -12,6 +12,7 @@ from ..stacks.profile import AUTOCAST, HALF, SINGLE, BlockRule, LossRule, Mode, 
 from .activations import Adapter, Kept, Trained, block
 
 SEQUENCES = {"dpo": 2, "reward_model": 2}  # a batch element is a pair
+REFERENCED = frozenset({"dpo", "ppo", "grpo"})  # under adapters the base itself is the reference
 EXPERT_IMBALANCE = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks
 SHARDED = ("zero3", "hybrid")
 
@@ -71,6 +72,7 @@ class Setting:
     first_blocks: tuple[tuple[int, Kept, bool], ...]  # the same block by block: index, coefficients, decoder
     quantized_head: bool
     kept_scale: float
+    reference: bool  # a second, frozen copy of the model answers beside the trained one
 
 
 def longest(run: Run) -> int | None:
@@ -87,6 +89,8 @@ def mode_of(run: Run, stack: Stack) -> Mode:
     """16-bit, autocast or 32-bit training."""
     if run.precision.recipe == "fp32":
         return SINGLE
+    if run.method.quantization is not None and stack.quantized_mode is not None:
+        return stack.quantized_mode
     if run.precision.recipe == "bf16_pure" or run.precision.weight_bytes <= 2:
         return HALF
     return stack.mixed_mode if run.layout.sharding in ("none", "zero1") else stack.mixed_sharded_mode
@@ -105,9 +109,9 @@ def _adapter(run: Run, stack: Stack, mode: Mode) -> Adapter | None:
     )
 
 
-def setting(run: Run) -> Setting | None:
-    """The setting of a run; None where shape or sequence length are not known."""
-    model, stack = run.architecture, STACKS[run.software.stack]
+def setting(run: Run, table: Stack | None = None) -> Setting | None:
+    """The setting of a run; None where shape or sequence length are not known. ``table`` stands in for the stack's own."""
+    model, stack = run.architecture, table or STACKS[run.software.stack]
     length = longest(run)
     if not model.shape_known or length is None:
         return None
@@ -140,7 +144,7 @@ def setting(run: Run) -> Setting | None:
         vocabulary=float(model.head.outputs) if model.head is not None else 0.0,
         length=length,
         decoder_length=run.decoder_sequence_length or length,
-        sequences=SEQUENCES.get(run.method.objective, 1),
+        sequences=SEQUENCES.get(run.method.objective, 1) if run.data.packing != "packed" else 1,
         adapter=_adapter(run, stack, mode),
         embedding=embedding,
         head=head,
@@ -156,7 +160,9 @@ def setting(run: Run) -> Setting | None:
         first_kept=sum((kept for _, kept, _ in firsts), Kept()),
         first_blocks=firsts,
         quantized_head=stack.quantized_outside,
-        kept_scale=stack.kept_compiled if run.software.compile else stack.kept,
+        kept_scale=(stack.kept_compiled if run.software.compile else stack.kept)
+        * (stack.kept_quantized if run.method.quantization is not None else 1.0),
+        reference=run.method.objective in REFERENCED and run.post_training.reference == "model" and not run.method.adapters,
     )
 
 
@@ -169,6 +175,8 @@ def _loss(run: Run, stack: Stack) -> LossRule:
         return stack.fused_loss
     if run.software.compile and run.software.logits_dtype_bytes is not None and run.software.logits_dtype_bytes <= 2:
         return stack.compiled_loss
+    if run.method.quantization is not None and run.method.quantization.format in stack.loss_by_quantization:
+        return stack.loss_by_quantization[run.method.quantization.format]
     for family, rule in stack.loss_by_family.items():
         if run.architecture.family.startswith(family):
             return rule

@@ -23,10 +23,13 @@ DEEPSPEED = Stack(
     fused_loss=FUSED_LOSS,
     selective=SelectiveRule(kind="scores"),
     sharding=ShardingRule(
-        gathered_blocks=2, gathered_outside=1, reduced_blocks=1, reduced_bytes=(2, 2, 4), bucket_elements=5e8, persistent_gradients=True
+        gathered_blocks=2, gathered_outside=1, loss_blocks=0, loss_outside=0.5, reduced_blocks=1, reduced_bytes=(2, 2, 4), bucket_elements=5e8, persistent_gradients=True
     ),
+    step_gradient_bytes=4,  # the partition's 16-bit gradients are copied to 32 bits for the step
+    foreach_temporaries=False,  # FusedAdam
+    adapter_bytes=2,
     overheads=Overheads(
-        workspace_bytes=0.0, fragmentation=0.05, fragmentation_bytes=5e8, framework_bytes=6e8, communicator_bytes=6e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.22, fragmentation_bytes=5e8, framework_bytes=8e8, communicator_bytes=4e8
     ),
     intervals={"allocated": Interval(low=0.85, high=1.15), "reserved": Interval(low=0.85, high=1.2), "process": Interval(low=0.85, high=1.2)},
 )

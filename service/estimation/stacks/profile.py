@@ -99,6 +99,8 @@ class ShardingRule:
 
     gathered_blocks: float  # whole blocks in memory at once: the running one and the prefetched one
     gathered_outside: float  # share of token table and head that stays gathered from forward to backward
+    loss_blocks: float  # whole blocks gathered while the loss is computed
+    loss_outside: float  # share of token table and head gathered then
     reduced_blocks: float  # blocks whose unsharded gradients wait for their reduction
     reduced_bytes: Widths  # width of an unsharded gradient
     bucket_elements: float = 0.0  # fixed communication buckets, in elements of 2 bytes (ZeRO)
@@ -111,6 +113,7 @@ class Overheads:
     """What lies outside the tensors; fitted on the measured rows unless a source is named."""
 
     workspace_bytes: float  # cuBLAS and other workspaces inside the allocator
+    late_gradients: float  # share of the gradients that come after the peak and find no room in what the peak left behind
     fragmentation: float  # share of the activations, logits and transients at the peak that is reserved but not allocated
     fragmentation_bytes: float
     framework_bytes: float  # context, kernels and libraries of one process
@@ -146,10 +149,15 @@ class Stack:
     loss_by_family: Mapping[str, LossRule] = field(default_factory=dict)
     kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
     kept_compiled: float = 1.0
+    kept_quantized: float = 1.0
     working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
+    fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
     step_gradient_bytes: float = 0.0  # per trained parameter of a partition: the 32-bit copy of its gradient at the step
     adapter_bytes: float | None = None  # the engine casts adapters to this width whatever was asked
+    accumulates_unsharded: frozenset[str] = frozenset()  # recipes whose trainers skip the reduction between micro-batches
+    quantized_mode: Mode | None = None  # how blocks run on a quantized base; None: as without
+    loss_by_quantization: Mapping[str, LossRule] = field(default_factory=dict)
     quantized_outside: bool = False  # quantized bases: the head is quantized too
     dequantized_matrices: float = 2.0  # 16-bit matrices that quantized products hold at once
     quantized_inputs_kept: float = 0.0  # frozen quantized matrices keep their 16-bit inputs all the same (1) or not (0)

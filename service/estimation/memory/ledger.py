@@ -7,19 +7,21 @@ from typing import Any
 
 from ..correction import Corrections
 from ..items import Basis, Item, unknown
-from ..numeric import Number, is_array, maximum, where
+from ..numeric import Number, minimum, where
 from ..parameters import Parameters
 from ..run import Run
 from ..spread import prior
-from ..stacks import STACKS
-from ..stacks.profile import RESIDUAL
+from ..stacks.profile import RESIDUAL, Stack
+from ..wholes import whole
 from . import phases as live
 from .phases import PARTS, Phase
 from .setting import Setting, setting
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 ACTIVE = ("activations", "logits", "transient")
+ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
 NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"
+NO_ADAPTERS = "adapters need the sizes of the model's matrices: only a parameter count is given"
 NO_LENGTH = "sequence_length is not given"
 NO_HARDWARE = "hardware is not given"
 
@@ -46,20 +48,25 @@ class Peaks:
     process: Number
 
 
-def peaks(run: Run) -> Peaks | None:
-    """The three peaks alone, broadcasting over layout and batch fields; None where the shape or length is unknown."""
-    known = setting(run)
+def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
+    """The three peaks alone, broadcasting over layout and batch fields; None where the shape or length is unknown.
+
+    ``table`` stands in for the stack's own coefficients (a refit).
+    """
+    known = setting(run, table)
     if known is None:
         return None
     best: Number = 0.0
     best_active: Number = 0.0
+    best_late: Number = 0.0
     for phase in live.phases(run, known):
         allocated = phase.allocated
         better = allocated > best
         best_active = where(better, _active(phase), best_active)
+        best_late = where(better, phase.late, best_late)
         best = where(better, allocated, best)
-    reserved = best + fragmentation(known, best_active)
-    return Peaks(best, reserved, reserved + overhead(run))
+    reserved = best + fragmentation(known, best, best_active, best_late)
+    return Peaks(best, reserved, reserved + overhead(run, known.stack))
 
 
 def _active(phase: Phase) -> Number:
@@ -69,10 +76,11 @@ def _active(phase: Phase) -> Number:
     return total
 
 
-def fragmentation(known: Setting, active: Number) -> Number:
-    """Reserved and not allocated: a share of what comes and goes, and what rounding leaves."""
+def fragmentation(known: Setting, allocated: Number, active: Number, late: Number) -> Number:
+    """Reserved and not allocated: a share of what comes and goes, gradients that fit into none of its holes, and rounding."""
     rule = known.stack.overheads
-    return rule.fragmentation * active + rule.fragmentation_bytes
+    rounding = minimum(rule.fragmentation_bytes, ROUNDING_LIMIT * allocated)
+    return rule.fragmentation * active + rule.late_gradients * late + rounding
 
 
 def communicators(run: Run) -> Number:
@@ -81,12 +89,12 @@ def communicators(run: Run) -> Number:
     total: Number = 0.0
     for size in (layout.data * layout.context, layout.tensor, layout.pipeline, layout.context, layout.expert):
         total = total + where(size > 1, 1.0, 0.0)
-    return total + where(layout.data * layout.context * layout.tensor * layout.pipeline > 1, 1.0, 0.0) * 0.0
+    return total
 
 
-def overhead(run: Run) -> Number:
+def overhead(run: Run, stack: Stack) -> Number:
     """Context, libraries and communication buffers."""
-    rule = STACKS[run.software.stack].overheads
+    rule = stack.overheads
     return rule.framework_bytes + communicators(run) * rule.communicator_bytes
 
 
@@ -157,8 +165,8 @@ def _items(run: Run, known: Setting, peak: Phase, corrections: Corrections) -> l
     raw = {part: float(peak.parts[part]) for part in PARTS}
     allocated_factor = corrections.get("memory.peak_allocated")
     plain_allocated = sum(raw[part] for part in PARTS)
-    plain_reserved = plain_allocated + float(fragmentation(known, _active(peak)))
-    plain_process = plain_reserved + float(overhead(run))
+    plain_reserved = plain_allocated + float(fragmentation(known, peak.allocated, _active(peak), peak.late))
+    plain_process = plain_reserved + float(overhead(run, stack))
     parts = raw if allocated_factor is None else {part: value * allocated_factor.factor for part, value in raw.items()}
     states = 0.0
     for part in STATES:
@@ -242,23 +250,27 @@ def _without_shape(run: Run, parameters: Parameters) -> MemoryEstimate:
     ranks_ = live.ranks(run)
     model = float(layout.tensor) * float(layout.pipeline)
     weights = parameters.total * precision.weight_bytes / model / float(ranks_.weights_over)
-    trained = parameters.trainable / model
-    values = {
-        "weights": weights,
-        "gradients": trained * precision.gradient_bytes / float(ranks_.gradients_over),
-        "master_weights": trained * precision.master_weight_bytes / float(ranks_.states_over),
-        "optimizer_states": trained * precision.optimizer_state_bytes / float(ranks_.states_over),
-    }
+    trained = None if parameters.trainable is None else parameters.trainable / model
+    values: dict[str, float | None] = {"weights": weights}
+    for name, width, over in (
+        ("gradients", precision.gradient_bytes, ranks_.gradients_over),
+        ("master_weights", precision.master_weight_bytes, ranks_.states_over),
+        ("optimizer_states", precision.optimizer_state_bytes, ranks_.states_over),
+    ):
+        values[name] = None if trained is None else trained * width / float(over)
+    states = "memory.model_states"
     items = [
-        Item(code=f"memory.{name}", section="memory", quantity="bytes", expected=value, formula="parameters x bytes / ranks", parent="memory.model_states")
-        for name, value in values.items()
-    ]
-    items.append(
-        Item(
-            code="memory.model_states", section="memory", quantity="bytes", expected=sum(values.values()),
-            formula=" + ".join(values), parent="memory.peak_allocated", assumptions=("parameters spread evenly over tensor and pipeline ranks",),
+        unknown(f"memory.{name}", "memory", "bytes", NO_ADAPTERS, parent=states)
+        if value is None
+        else Item(
+            code=f"memory.{name}", section="memory", quantity="bytes", expected=value, formula="parameters x bytes / ranks", parent=states
         )
-    )
+        for name, value in values.items()
+    ]  # fmt: skip
+    items.append(
+        whole(states, "memory", "bytes", items, parent="memory.peak_allocated",
+              assumptions=("parameters spread evenly over tensor and pipeline ranks",))
+    )  # fmt: skip
     parents = {"activations": "peak_allocated", "logits": "peak_allocated", "transient": "peak_allocated", "peak_allocated": "peak_reserved",
                "fragmentation": "peak_reserved", "peak_reserved": "peak_process", "framework": "peak_process", "communication": "peak_process"}
     for name, parent in parents.items():
@@ -266,5 +278,3 @@ def _without_shape(run: Run, parameters: Parameters) -> MemoryEstimate:
     items.append(unknown("memory.peak_process", "memory", "bytes", reason))
     return MemoryEstimate(items=items)
 
-
-__all__ = ["MemoryEstimate", "Peaks", "estimate", "is_array", "maximum", "peaks"]
