@@ -245,6 +245,8 @@ def _software(section: Section, stack: r.Stack, checkpointing: str, top: Section
     )
     if software.checkpoint_reentrant and checkpointing == "none":
         warnings.append(_no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
+    if software.logits_dtype_bytes is not None and not (software.compile and software.logits_dtype_bytes <= 2):
+        warnings.append(_no_effect("/software/logits_dtype_bytes", "only a compiled loss keeps the width that its logits have"))
     top.out["software"] = section.out
     return software
 
