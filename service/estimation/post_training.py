@@ -234,7 +234,7 @@ class _Builder:
     def further_epochs(self, training_hours: Item | None) -> None:
         """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
         epochs = self.run.post_training.update_epochs
-        if epochs == 1 or self.run.method.objective not in ("ppo", "grpo") or training_hours is None:
+        if epochs == 1 or training_hours is None:
             return
         if training_hours.expected is None:
             self._unknown("update_epochs", training_hours.reason or "")
@@ -251,7 +251,9 @@ class _Builder:
                 high=(hours if training_hours.high is None else training_hours.high) * scale,
                 formula=f"({epochs:g} - 1) x device_hours.training",
                 basis=training_hours.basis,
-                assumptions=("data counts every rollout once; device_hours.training is the first pass of updates",),
+                assumptions=(
+                    "data counts every sample once for each of its epochs; update_epochs repeats all of it, the first pass is the training",
+                ),
                 parent="device_hours.generation",
             )
         )

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .architecture import Architecture
+from .by_identity import ByIdentity
 from .items import Item, unknown
 from .parameters import adapters_of
-from .run import Run
+from .run import Lora, Run
 from .wholes import whole
 
 # Measured on files of gpt2 and t5-base: header bytes a tensor of safetensors 102-141, of a torch.save AdamW state 589-600
@@ -61,6 +62,7 @@ class CheckpointBytes:
     assumptions: tuple[str, ...]
 
 
+@ByIdentity
 def tensors(architecture: Architecture) -> int:
     """How many tensors the model's file holds: weights, biases and vectors, a tied head once."""
     matrices = [m for layer in architecture.layers for m in layer.matrices] + list(architecture.outside)
@@ -81,7 +83,7 @@ def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
     if adapters:
         assert run.method.lora is not None
         saved, width = trainable, float(run.method.lora.adapter_bytes)
-        count = _adapter_tensors(run)
+        count = _adapter_tensors(run.architecture, run.method.lora)
         what = "adapters and modules_to_save (PEFT saves nothing of the frozen base)"
     else:
         saved, width = float(parameters.total), precision.weight_bytes
@@ -108,9 +110,10 @@ def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
     )
 
 
-def _adapter_tensors(run: Run) -> int:
+@ByIdentity
+def _adapter_tensors(architecture: Architecture, lora: Lora) -> int:
     """Tensors of an adapter file, for its header alone: two an adapted matrix."""
-    return 2 * sum(len(adapters_of(run.method.lora, layer)) for layer in run.architecture.layers)
+    return 2 * sum(len(adapters_of(lora, layer)) for layer in architecture.layers)
 
 
 def checkpoint_items(run: Run, checkpoint: CheckpointBytes) -> list[Item]:

@@ -77,7 +77,7 @@ def test_ppo_pays_for_its_value_model() -> None:
 
 
 def test_further_update_epochs_cost_further_updates() -> None:
-    """Data counts a rollout once: four epochs are three more trainings."""
+    """Data counts a sample once an epoch: four passes are three more trainings, whatever the objective."""
     items = of("ppo", prompts=100, generated_tokens=900, prompt_tokens=100, update_epochs=4)
     assert items["device_hours.update_epochs"].expected == 30
 
@@ -148,3 +148,9 @@ def test_no_bandwidth_is_a_reason() -> None:
     blind = run(hardware=Hardware(device=replace(H100, hbm_bytes_per_second=None), device_count=8))
     assert generation.decode(blind, Counts(), 1e6, 0, 32).reason
     assert generation.decode(run(hardware=None), Counts(), 1e6, 0, 32).seconds is None
+
+
+def test_further_epochs_are_never_ignored() -> None:
+    """A field that is given changes something under every objective."""
+    for objective in ("sft", "dpo", "reward_model"):
+        assert of(objective, update_epochs=2)["device_hours.update_epochs"].expected == 10
