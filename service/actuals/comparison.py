@@ -76,8 +76,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """measured / estimated, where both are points."""
-        return None if self.bound else _ratio(self.measured, self.estimated)
+        """measured / estimated; of a run that did not finish there is none (of an upper bound it is at most this)."""
+        return None if self.bound == "lower" else _ratio(self.measured, self.estimated)
 
     @property
     def log_ratio(self) -> float | None:
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def bound_ratio(self) -> float | None:
-        """What the ratio is at least (or at most), where the measurement is a bound."""
+        """What the ratio is at least or at most, where the measurement is a bound."""
         return _ratio(self.measured, self.estimated) if self.bound else None
 
     @property

@@ -22,7 +22,7 @@ from .quoted import Quoted
 
 # What is decomposed, the first of these that was measured in full.
 _WHOLES = ("device_hours.run", "time.wall_clock", "device_hours.training", "time.training")
-_TRAINING = {"device_hours.run": "device_hours.training", "time.wall_clock": "time.training"}
+_STEPS_ALONE = ("device_hours.training", "time.training")
 _OPERATIONS = ("time.startup", "time.checkpointing", "time.evaluation", "time.data_stall", "time.restarts")
 
 
@@ -31,7 +31,7 @@ def decompose(quoted: Quoted, rows: Sequence[Row], measured: Sequence[Measured])
     by_code: dict[str, Row] = {}
     for row in rows:
         by_code.setdefault(row.code, row)
-    whole = next((by_code[code] for code in _WHOLES if code in by_code and by_code[code].ratio), None)
+    whole = next((by_code[code] for code in _WHOLES if code in by_code and by_code[code].ratio and not by_code[code].bound), None)
     if whole is None or whole.ratio is None:
         return None
     values = current(measured)
@@ -39,22 +39,19 @@ def decompose(quoted: Quoted, rows: Sequence[Row], measured: Sequence[Measured])
     device_hours = whole.code.startswith("device_hours.")
     spec, spec_reason = _spec_factor(drift, device_hours)
     efficiency, efficiency_reason = _efficiency_factor(quoted, by_code, drift)
-    pure = whole.code not in _TRAINING
+    if whole.code in _STEPS_ALONE and spec is not None and efficiency is None:
+        efficiency, efficiency_reason = whole.ratio / spec, None  # what the drift leaves is the pace of the steps
     parts: list[dict[str, Any]] = [
         _part("spec_drift", spec, spec_reason, detail=drift),
         _part("efficiency", efficiency, efficiency_reason),
     ]
-    if pure and (spec is None) != (efficiency is None):
-        # Steps alone: what one factor leaves of the ratio is the other.
-        known = spec if spec is not None else efficiency
-        index = 1 if spec is not None else 0
-        parts[index] = _part(parts[index]["name"], whole.ratio / known, None) if known else parts[index]
     unknown = [part["name"] for part in parts if part["factor"] is None]
-    if not pure:
-        operations = None if unknown else whole.ratio / ((spec or 1.0) * (efficiency or 1.0))
-        reason = f"not separable while {' and '.join(unknown)} is not known" if unknown else None
-        parts.append(_part("operations", operations, reason, detail=_operations(quoted, by_code, values)))
-        unknown += ["operations"] if unknown else []
+    if spec is not None and efficiency is not None:
+        operations, reason = whole.ratio / (spec * efficiency), None
+    else:
+        operations, reason = None, f"not separable while {' and '.join(unknown)} is not known"
+        unknown.append("operations")
+    parts.append(_part("operations", operations, reason, detail=_operations(quoted, by_code, values)))
     known_product = math.prod(part["factor"] for part in parts if part["factor"] is not None)
     return {
         "code": whole.code,

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection
 
-from service.catalog import devices
 from service.accuracy import rollup
+from service.catalog import devices
 from service.kit import api, documents, idempotency, paging, problems
 from service.kit.database import Database
 from service.kit.documents import JsonBody

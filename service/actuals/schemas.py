@@ -151,13 +151,15 @@ class ComparisonRow(BaseModel):
     low: float | None
     high: float | None
     measured: float
-    ratio: float | None = Field(description="measured / estimated; null where the measurement is a bound.")
+    ratio: float | None = Field(description="measured / estimated; null where the run did not finish, so that there is only `bound_ratio`.")
     log_ratio: float | None
     within_interval: bool | None
     method: str
     attempts: int = Field(description="How many attempts the measured value is made of.")
     derived: bool = Field(description="Whether it follows from a measurement of another code.")
-    bound: Literal["lower", "upper"] | None = Field(description="A run that did not finish gives a lower bound, not a point.")
+    bound: Literal["lower", "upper"] | None = Field(
+        description="`lower`: the run did not finish. `upper`: derived from a whole that holds more."
+    )
     bound_ratio: float | None
     projected: float | None = Field(description="An unfinished run scaled to all its steps.")
     projected_ratio: float | None

@@ -185,7 +185,7 @@ def megatron_line(step: int, milliseconds: float, *, total: int = 60, batch: int
     """A line in the format of Megatron-LM's training log."""
     return (
         f" [2025-04-13 23:41:{step % 60:02d}] iteration {step:8d}/{total:8d} | consumed samples: {step * batch:12d} |"
-        f" elapsed time per iteration (ms): {milliseconds:.1f} |{extra} global batch size: {batch:5d} | lm loss: 7.4E+00 | loss scale: 1.0 |"
+        f" elapsed time per iteration (ms): {milliseconds:.1f} |{extra} global batch size: {batch:5d} | lm loss: 7.4E+00 |"
         " number of skipped iterations:   0 | number of nan iterations:   0 |"
     )
 
