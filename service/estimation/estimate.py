@@ -100,9 +100,10 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     )
     small_runs = reserves.ablation(run, hours)
     again = reserves.rerun(run, hours)
-    items.extend(after)
+    # In the order of the sum, so that adding the parts up as they stand gives the whole to the last bit.
     items.extend(small_runs)
     items.add(again)
+    items.extend(after)
     parts = [item for item in (*small_runs, again, *after) if item.parent == "device_hours.total"]
     items.add(reserves.budget(hours, parts))
     items.extend(cost.items(run, items.get))
