@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the exit status."""
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands = ("serve", "migrate", "keys", "openapi", "backtest")
+    commands = ("serve", "migrate", "keys", "openapi", "backtest", "rebuild-accuracy")
     if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
         given.insert(0, "serve")
     options = parser.parse_args(given)
@@ -66,6 +66,24 @@ def _parser() -> argparse.ArgumentParser:
 
     openapi = commands.add_parser("openapi", help="print the OpenAPI document", description="Print the OpenAPI document as JSON.")
     openapi.set_defaults(run=_openapi)
+
+    backtest = commands.add_parser(
+        "backtest",
+        help="replay history against the engine",
+        description="Replay a team's measured runs in order: the error of the formulas, of corrections, of the last similar run.",
+    )
+    backtest.add_argument("--team", default="default", help="whose history (default: default)")
+    backtest.add_argument("--window", help="days or weeks up to today, for example 90d (default: all of history)")
+    backtest.add_argument("--code", help="one item alone, for example device_hours.run")
+    backtest.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    backtest.set_defaults(run=_backtest)
+
+    rebuild = commands.add_parser(
+        "rebuild-accuracy",
+        help="make the daily accuracy figures again",
+        description="Make the daily histograms of accuracy again from the measurements; they are the same as those kept with every write.",
+    )
+    rebuild.set_defaults(run=_rebuild_accuracy)
     return parser
 
 
@@ -182,6 +200,31 @@ def _revoke_key(options: argparse.Namespace) -> int:
     if not revoked:
         print("runquote: no such key, or it was revoked before", file=sys.stderr)
         return 1
+    return 0
+
+
+def _backtest(options: argparse.Namespace) -> int:
+    from .accuracy import backtests
+    from .kit.database import Database
+
+    database = Database(Settings().url)
+    try:
+        rows = backtests.of_team(database, options.team, window=options.window, code=options.code, now=datetime.now(UTC))
+    finally:
+        database.close()
+    print(json.dumps({"rows": rows}, indent=1) if options.json else backtests.as_table(rows))
+    return 0
+
+
+def _rebuild_accuracy(_: argparse.Namespace) -> int:
+    from .accuracy import rollup
+    from .kit.database import Database
+
+    database = Database(Settings().url)
+    try:
+        print(f"{rollup.rebuild(database)} observations")
+    finally:
+        database.close()
     return 0
 
 

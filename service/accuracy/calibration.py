@@ -30,6 +30,7 @@ SCORES_KEPT = 150
 SCORES_ENOUGH = 20  # below it the wider cell's scores speak: nine runs are enough for a bound, not for a good one
 HUBER = 1.345  # 95 % efficient where errors are normal
 OUTLIER = 5.0  # deviations beyond which a run says nothing about the cell
+LEAST_NOISE = 1e-3  # a thousandth: what a clock or a counter may be off by
 GLOBAL = "global"
 
 
@@ -230,10 +231,10 @@ def _noises(leaves: Sequence[_Leaf], assumed: Prior) -> None:
         freedom = math.fsum(freedoms)
         pooled = (assumed.weight * pooled + freedom * own) / (assumed.weight + freedom)
     for leaf in leaves:
-        leaf.noise = max(math.sqrt(pooled), drift.FLOOR)
+        leaf.noise = max(math.sqrt(pooled), LEAST_NOISE)
     for leaf, values, freedom in zip(judged, residuals, freedoms, strict=True):
         own = _median_deviation(values, leaf.weights) ** 2
-        leaf.noise = max(math.sqrt((2 * assumed.weight * pooled + freedom * own) / (2 * assumed.weight + freedom)), drift.FLOOR)
+        leaf.noise = max(math.sqrt((2 * assumed.weight * pooled + freedom * own) / (2 * assumed.weight + freedom)), LEAST_NOISE)
 
 
 @dataclass(slots=True)

@@ -69,6 +69,12 @@ def apply(found: Calibration | None, facts: Facts, coverage: float) -> Pinned:
     return Pinned(found.version, learning.corrections(found.fits, facts, coverage))
 
 
+def fits_of(connection: Connection, team_id: str, version: str) -> Mapping[str, Fit]:
+    """The fits of a version of the team's; none of a version that it does not have."""
+    calibration_id = repository.id_of(connection, team_id, version)
+    return {} if calibration_id is None else _shelf.get(connection, calibration_id)
+
+
 class _Shelf:
     """The fits that were parsed last."""
 

@@ -21,7 +21,7 @@ ALLOWANCE = 0.5  # standard deviations a run that are forgiven: half of a shift 
 THRESHOLD = 5.5  # sum of what was not forgiven that raises the alarm
 CLIP = 2.5  # standard deviations that one run can weigh at most: two runs alone cannot raise an alarm
 BASELINE = 8  # runs before the first judgement
-FLOOR = 1e-3  # a deviation below 0.1 % is not worth an alarm
+FLOOR = 0.01  # a deviation below 1 % is not worth an alarm
 
 
 @dataclass(frozen=True, slots=True)

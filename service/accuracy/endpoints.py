@@ -61,11 +61,11 @@ def _database(request: Request) -> Database:
 )
 def get_accuracy(
     request: Request,
-    code: Annotated[str | None, Query(max_length=80, description="One item alone, for example `device_hours.run`.")] = None,
     group_by: Annotated[
-        list[str] | None,
-        Query(description="Repeatable: " + ", ".join(f"`{name}`" for name in query.GROUPS) + " or `label.<key>`."),
-    ] = None,
+        list[str],
+        Query(default_factory=list, description="Repeatable: " + ", ".join(f"`{name}`" for name in query.GROUPS) + " or `label.<key>`."),
+    ],
+    code: Annotated[str | None, Query(max_length=80, description="One item alone, for example `device_hours.run`.")] = None,
     window: Annotated[str | None, Query(pattern=schemas.WINDOW, description="Days or weeks up to today (UTC): `30d`, `8w`.")] = None,
     caller: Caller = allow("accuracy:read"),
 ) -> Response:
@@ -73,7 +73,7 @@ def get_accuracy(
     question = Question(
         team_id=caller.team_id,
         team=caller.team,
-        group_by=_groups(group_by or []),
+        group_by=_groups(group_by),
         code=code,
         window_days=schemas.days(window),
         labels=_labels(request),

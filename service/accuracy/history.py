@@ -21,9 +21,10 @@ from sqlalchemy import true as always
 from service.kit.database import UtcDateTime
 from service.kit.security import teams
 
-from . import learning
+from . import corrections, learning
 from .backtest import Past
-from .learning import Evidence
+from .calibration import Fit
+from .learning import Evidence, Facts
 from .statistics import Outcome, interval_loss
 
 DEFAULT_COVERAGE = 0.8
@@ -53,7 +54,13 @@ measurements = table(
     column("engine_version", String),
     column("labels", Text),
 )
-quotes = table("quotes", column("id", String), column("created_at", UtcDateTime), column("external_id", String))
+quotes = table(
+    "quotes",
+    column("id", String),
+    column("created_at", UtcDateTime),
+    column("external_id", String),
+    column("calibration_version", String),
+)
 quote_items = table("quote_items", column("quote_id", String), column("code", String), column("expected", Float), column("basis", String))
 
 # Values that were kept and flagged, and that nothing should be learnt from.
@@ -126,9 +133,10 @@ def evidence(
 ) -> list[Known]:
     """The newest evidence, oldest first; of every team where none is named."""
     m = measurements.c
-    names = ("team_id", "quote_id", "code", "observed_at", "flags", "uncalibrated", "observed_value", "drift", *KEYS.values(), "labels")
+    names = ("team_id", "quote_id", "code", "observed_at", "flags", "estimated", "uncalibrated", "observed_value", "drift", "labels")
+    of_quote = (quotes.c.created_at.label("quoted_at"), quotes.c.external_id, quotes.c.calibration_version)
     query = standing(
-        select(*(m[name] for name in names), quotes.c.created_at.label("quoted_at"), quotes.c.external_id)
+        select(*(m[name] for name in (*names, *KEYS.values())), *of_quote)
         .join_from(measurements, quotes, quotes.c.id == m.quote_id)
         .where(m.code.in_(codes or learning.LEARNABLE))
     )
@@ -137,7 +145,8 @@ def evidence(
     if begin is not None:
         query = query.where(m.observed_at >= begin)
     rows = connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(limit)).mappings().all()
-    given, shares = _times(connection, sorted({row["quote_id"] for row in rows}))
+    times = _times(connection, sorted({row["quote_id"] for row in rows}))
+    pinned: dict[tuple[str, str], Mapping[str, Fit]] = {}
     team_names = {row.id: row.name for row in connection.execute(select(teams.c.id, teams.c.name))}
     found = []
     for entry in reversed(rows):
@@ -146,21 +155,23 @@ def evidence(
         if value is None or estimate is None or value <= 0 or estimate <= 0 or not UNTRUSTED.isdisjoint(row["flags"].split()):
             continue
         error = math.log(value / estimate)
+        quoted = times.get(row["quote_id"], {})
+        facts = learning.facts(
+            team=team_names.get(row["team_id"], row["team_id"]),
+            labels=labels(row),
+            external_id=row["external_id"],
+            device=row["device"],
+            stack=row["stack"],
+            method=row["training_method"],
+            model_family=row["model_family"],
+            speed_given=quoted.get("time.step", (0.0, ""))[1] in ("given", "pilot"),
+        )
         own = Evidence(
             run=row["quote_id"],
             code=row["code"],
             log_ratio=error - (row["drift"] or 0.0),
-            facts=learning.facts(
-                team=team_names.get(row["team_id"], row["team_id"]),
-                labels=labels(row),
-                external_id=row["external_id"],
-                device=row["device"],
-                stack=row["stack"],
-                method=row["training_method"],
-                model_family=row["model_family"],
-                speed_given=row["quote_id"] in given,
-            ),
-            training_share=shares.get(row["quote_id"], 1.0),
+            facts=facts,
+            training_share=_training_share(connection, row, quoted, facts, pinned),
         )
         past = Past(
             evidence=own,
@@ -173,26 +184,38 @@ def evidence(
     return found
 
 
-def _times(connection: Connection, quote_ids: Sequence[str]) -> tuple[set[str], dict[str, float]]:
-    """Quotes whose speed was given or measured by a pilot, and what share of its wall clock each quote trains."""
-    given: set[str] = set()
-    seconds: dict[str, dict[str, float]] = defaultdict(dict)
+Times = Mapping[str, tuple[float, str]]
+
+
+def _times(connection: Connection, quote_ids: Sequence[str]) -> dict[str, dict[str, tuple[float, str]]]:
+    """Step, training and wall clock of quotes: the quoted seconds and what they rest on."""
+    found: dict[str, dict[str, tuple[float, str]]] = defaultdict(dict)
     item = quote_items.c
     for part in _chunks(quote_ids, 500):
         query = select(item.quote_id, item.code, item.expected, item.basis).where(
             item.quote_id.in_(part), item.code.in_(("time.step", "time.training", "time.wall_clock"))
         )
         for row in connection.execute(query):
-            if row.code != "time.step":
-                seconds[row.quote_id][row.code] = row.expected
-            elif row.basis in ("given", "pilot"):
-                given.add(row.quote_id)
-    shares = {}
-    for quote_id, times in seconds.items():
-        training, clock = times.get("time.training"), times.get("time.wall_clock")
-        if training and clock:
-            shares[quote_id] = min(1.0, training / clock)
-    return given, shares
+            found[row.quote_id][row.code] = (row.expected, row.basis)
+    return found
+
+
+def _training_share(
+    connection: Connection, row: Mapping[str, Any], quoted: Times, facts: Facts, pinned: dict[tuple[str, str], Mapping[str, Fit]]
+) -> float:
+    """What share of its estimated wall clock the run trains, before any correction."""
+    if row["code"] not in learning.CLOCKS or "time.training" not in quoted or "time.wall_clock" not in quoted:
+        return 1.0
+    training, clock = quoted["time.training"][0], quoted["time.wall_clock"][0]
+    version = row["calibration_version"]
+    if version is not None:
+        # The quote holds corrected seconds: the corrections that it was made with are taken off again.
+        key = (row["team_id"], version)
+        if key not in pinned:
+            pinned[key] = corrections.fits_of(connection, *key)
+        training /= math.exp(learning.log_correction(pinned[key], learning.STEP, facts))
+        clock *= row["uncalibrated"] / row["estimated"] if row["estimated"] else 1.0
+    return min(1.0, training / clock) if clock > 0 else 1.0
 
 
 def _chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:

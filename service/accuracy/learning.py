@@ -35,6 +35,7 @@ _SIGN = dict(STEP_EVIDENCE) | dict(CLOCK_EVIDENCE)
 _STEP_RANK = {code: rank for rank, (code, _) in enumerate(STEP_EVIDENCE)}
 _CLOCK_RANK = {code: rank for rank, (code, _) in enumerate(CLOCK_EVIDENCE)}
 STEP, CLOCK = "time.step", "time.wall_clock"
+CLOCKS = tuple(_CLOCK_RANK)
 DIRECT = tuple(driver for driver in DRIVERS if driver not in (STEP, CLOCK))
 LEARNABLE: tuple[str, ...] = (*_STEP_RANK, *_CLOCK_RANK, *DIRECT)
 
