@@ -66,7 +66,7 @@ def _answer(asked: PlanRequest, free: space.Space, desk: Desk, began: float) -> 
             asked.spec,
             free,
             Limits(deadline_seconds=asked.deadline_seconds, budget_device_hours=asked.budget_device_hours),
-            desk.corrections,
+            desk.corrections_for,
             clock=time.monotonic,
             until=began + asked.time_budget_seconds,
         )
@@ -145,14 +145,20 @@ def _prices(outcome: Outcome) -> Any:
     for run in outcome.runs:
         rate = None if run is None else _rate(run)
         if run is not None and rate is None:
-            raise Invalid("objective: cost needs a device_hour rate", errors=[Fault("/objective", "cost needs a device_hour rate of every device in spec.rates")])
+            raise Invalid(
+                "objective: cost needs a device_hour rate",
+                errors=[Fault("/objective", "cost needs a device_hour rate of every device in spec.rates")],
+            )
         if run is None or rate is None or run.hardware is None:
             prices.append(float("inf"))
             continue
         currencies.add(rate[1])
         prices.append(float(rate[0]) * run.hardware.device_count / 3600.0)
     if len(currencies) > 1:
-        raise Invalid("objective: rates in several currencies", errors=[Fault("/objective", "the rates are in several currencies, which are not converted")])
+        raise Invalid(
+            "objective: rates in several currencies",
+            errors=[Fault("/objective", "the rates are in several currencies, which are not converted")],
+        )
     return np.asarray(prices, dtype=np.float64)[outcome.candidates.choice]
 
 
@@ -168,14 +174,24 @@ def _warnings(asked: PlanRequest, outcome: Outcome, found: Candidates, front: in
     notes: list[Note] = []
     if "efficiency" in asked.spec:
         notes.append(
-            Note(code="efficiency_left_out", detail="a search predicts the time of every layout: efficiency is left out of the plans", pointer="/spec/efficiency")
+            Note(
+                code="efficiency_left_out",
+                detail="a search predicts the time of every layout: efficiency is left out of the plans",
+                pointer="/spec/efficiency",
+            )
         )
     if len(found) and not found.certain.any():
-        notes.append(Note(code="none_certain_to_fit", detail="every layout's memory interval reaches beyond the device's memory", pointer=None))
+        notes.append(
+            Note(code="none_certain_to_fit", detail="every layout's memory interval reaches beyond the device's memory", pointer=None)
+        )
     devices = {run.hardware.device.name for run in outcome.runs if run is not None and run.hardware is not None}
     if len(devices) > 1 and asked.objective == "device_hours":
         notes.append(
-            Note(code="unlike_devices", detail="device-hours of unlike devices are not equivalent: rank by wall_clock or cost", pointer="/objective")
+            Note(
+                code="unlike_devices",
+                detail="device-hours of unlike devices are not equivalent: rank by wall_clock or cost",
+                pointer="/objective",
+            )
         )
     if front == MOST_PARETO:
         notes.append(Note(code="pareto_cut", detail=f"the fastest {MOST_PARETO} of the Pareto front", pointer=None))

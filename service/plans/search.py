@@ -104,10 +104,7 @@ def search(
         try:
             run = resolve(parse(base)).run
         except Invalid as problem:
-            if not values:
-                raise
-            pointer = problem.errors[0].pointer if problem.errors else ""
-            outcome.rejected["invalid_choice:" + pointer] += space.layouts_per_choice
+            outcome.rejected[_of_a_choice(problem, values)] += space.layouts_per_choice
             outcome.searched += space.layouts_per_choice
             outcome.runs.append(None)
             continue
@@ -126,6 +123,17 @@ def search(
                 found.append(kept)
     outcome.candidates = _joined(found, space)
     return outcome
+
+
+def _of_a_choice(problem: Invalid, values: Mapping[str, Any]) -> str:
+    """Why a combination of choices makes no spec; raises the problem where the choices are not to blame."""
+    pointers = [fault.pointer for fault in problem.errors]
+    own = ["/" + name.replace(".", "/") for name in values]
+    if "hardware.device_count" in values:
+        own.append("/parallelism")  # what is not free does not divide it
+    if not pointers or not all(pointer.startswith(tuple(own)) for pointer in pointers):
+        raise problem
+    return "invalid_choice:" + pointers[0]
 
 
 def _held_batch(spec: Mapping[str, Any], space: Space) -> int | None:
@@ -177,8 +185,10 @@ def _evaluate(
     limit = float(run.hardware.device.memory_bytes)
     shape = np.ones(int(alive.sum()))
     process = np.asarray(peaks.expected * shape)
-    fits = np.asarray(peaks.low * shape) <= limit
-    rejected["does_not_fit"] += int((~fits).sum())
+    fits = process <= limit  # uncertain ones are kept where they are expected to fit
+    hopeless = np.asarray(peaks.low * shape) > limit
+    rejected["does_not_fit"] += int(hopeless.sum())
+    rejected["unlikely_to_fit"] += int((~fits & ~hopeless).sum())
     if not fits.any():
         return None
     chunk = {name: column[fits] for name, column in chunk.items()}
@@ -231,9 +241,7 @@ def _laid_out(run: Run, chunk: Mapping[str, Values], held: int | None, rows: int
     """The run with its layout and batch as arrays."""
     assert run.hardware is not None
     layout = run.layout
-    sizes: dict[str, Any] = {
-        name: chunk.get(f"parallelism.{name}", np.full(rows, float(getattr(layout, name)))) for name in _PARALLELISM
-    }
+    sizes: dict[str, Any] = {name: chunk.get(f"parallelism.{name}", np.full(rows, float(getattr(layout, name)))) for name in _PARALLELISM}
     data = run.hardware.device_count / (sizes["tensor"] * sizes["pipeline"] * sizes["context"])
     micro = chunk.get("batch.micro_batch_size", np.full(rows, float(run.batch.micro_batch_size)))
     whole = chunk.get("batch.global_batch_size", None if held is None else np.full(rows, float(held)))
@@ -267,7 +275,9 @@ def chosen(outcome: Outcome, space: Space, row: int) -> dict[str, Any]:
 
 def _none(space: Space) -> Candidates:
     empty = np.zeros(0)
-    return Candidates(np.zeros(0, dtype=np.int64), dict.fromkeys(space.axes, empty), empty, empty, empty, empty, empty, np.zeros(0, dtype=bool))
+    return Candidates(
+        np.zeros(0, dtype=np.int64), dict.fromkeys(space.axes, empty), empty, empty, empty, empty, empty, np.zeros(0, dtype=bool)
+    )
 
 
 def _joined(found: list[Candidates], space: Space) -> Candidates:

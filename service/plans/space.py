@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.kit.problems import Invalid, invalid
 from service.kit.documents import nearest
+from service.kit.problems import Invalid, invalid
 
 # Fields that broadcast: they are arrays in a pass.
 AXES = (

@@ -118,7 +118,7 @@ class Desk:
         quote = quoting.build(resolved, pinned.factors, pinned.version, measured)
         return Priced(received, spec, resolved.run, quote, measured)
 
-    def corrections(self, received: Any, run: Run) -> Corrections:
+    def corrections_for(self, received: Any, run: Run) -> Corrections:
         """What own measurements say about a run of this spec."""
         spec = parse(received)
         found = self._calibration(spec.calibration)

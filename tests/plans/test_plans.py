@@ -1,0 +1,237 @@
+"""Plans: what the arrays say is what the quotes say, and nothing illegal or too large is answered."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from service.estimation.run import Run
+from service.kit.problems import Invalid
+from service.plans import search, space
+from service.plans.search import Limits, Outcome
+from service.quotes import quoting
+from service.specs.load import run_of
+
+SPEC: dict[str, Any] = {
+    "model": {"preset": "llama-3.1-8b"},
+    "data": {"total_tokens": 1_000_000_000_000},
+    "sequence_length": 8192,
+    "batch": {"global_batch_size": 512},
+    "software": {"stack": "megatron"},
+    "parallelism": {"sharding": "zero1", "sequence_parallel": True},
+    "hardware": {"device": "h100-sxm-80gb", "device_count": 64},
+}
+FREE: dict[str, list[Any]] = {
+    "parallelism.tensor": [1, 2, 3, 4, 8],
+    "parallelism.pipeline": [1, 2, 4, 5],
+    "parallelism.context": [1, 2],
+    "parallelism.virtual_pipeline": [1, 2],
+    "batch.micro_batch_size": [1, 2, 3],
+    "activation_checkpointing": ["none", "full"],
+}
+
+
+def run_search(
+    spec: Mapping[str, Any] = SPEC, free: Mapping[str, list[Any]] = FREE, limits: Limits | None = None
+) -> tuple[Outcome, space.Space]:
+    wanted = space.read(free)
+    until = time.monotonic() + 60
+    return search.search(spec, wanted, limits or Limits(), lambda _, __: {}, clock=time.monotonic, until=until), wanted
+
+
+def figures(quote: Mapping[str, Any]) -> tuple[float, float, float]:
+    summary = quote["summary"]
+    return (
+        summary["device_hours"]["expected"],
+        summary["wall_clock_seconds"]["expected"],
+        summary["peak_memory_bytes_per_device"]["expected"],
+    )
+
+
+def test_every_candidate_quoted_singly_gives_the_same_figures_to_the_last_bit() -> None:
+    outcome, wanted = run_search()
+    found = outcome.candidates
+    assert len(found) > 20
+    for row in range(len(found)):
+        quote = quoting.build(search.chosen(outcome, wanted, row))
+        assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
+
+
+def test_all_of_the_space_is_accounted_for() -> None:
+    outcome, wanted = run_search()
+    assert outcome.complete
+    assert outcome.searched == wanted.size == 5 * 4 * 2 * 2 * 3 * 2
+    assert len(outcome.candidates) + sum(outcome.rejected.values()) == wanted.size
+
+
+def legal_by_hand(run: Run, t: int, p: int, c: int, v: int, m: int) -> bool:
+    """A second implementation of the rules, one layout at a time in integers."""
+    if 64 % (t * p * c) or 32 % t or (8 % t and t % 8) or 14336 % t or 4096 % t:
+        return False
+    if p * v > 32 or (v > 1 and (p == 1 or all((32 + extra) % (p * v) for extra in (0, 1, 2)))):
+        return False
+    if 8192 % (c * t) or (c > 1 and 8192 % (2 * c)):
+        return False
+    per_step = m * (64 // (t * p * c))
+    return 512 % per_step == 0 and not (v > 1 and (512 // per_step) % p)
+
+
+def test_the_legal_layouts_are_those_of_a_second_implementation() -> None:
+    outcome, _ = run_search()
+    run = run_of(SPEC)
+    names = list(FREE)[:5]
+    layouts = itertools.product(*(FREE[name] for name in names))
+    legal = sum(legal_by_hand(run, *layout) for layout in layouts) * len(FREE["activation_checkpointing"])
+    memory = outcome.rejected["does_not_fit"] + outcome.rejected["unlikely_to_fit"]
+    assert len(outcome.candidates) + memory == legal
+    rows = {tuple(int(outcome.candidates.axes[name][row]) for name in names) for row in range(len(outcome.candidates))}
+    assert all(legal_by_hand(run, *row) for row in rows)
+
+
+def test_the_training_is_the_same_in_every_plan() -> None:
+    outcome, wanted = run_search()
+    for row in range(0, len(outcome.candidates), 7):
+        run = run_of(search.chosen(outcome, wanted, row))
+        assert run.batch.global_batch_size == 512
+        assert run.batch.micro_batch_size * run.batch.gradient_accumulation_steps * run.layout.data == 512
+
+
+def test_ranking_and_front() -> None:
+    found = run_search()[0].candidates
+    order = search.ranked(found, found.device_hours)
+    assert list(found.device_hours[order]) == sorted(found.device_hours)
+    front = set(search.pareto(found).tolist())
+    points = np.stack([found.wall_clock_seconds, found.device_hours, -found.headroom_bytes], axis=1)
+    for row in range(len(found)):
+        beaten = np.all(points <= points[row], axis=1) & np.any(points < points[row], axis=1)
+        if row in front:
+            assert not beaten.any()
+        else:
+            assert beaten.any() or any(np.array_equal(points[row], points[other]) for other in front)
+
+
+def test_deadline_and_budget_put_layouts_aside_with_the_reason() -> None:
+    free, _ = run_search()
+    seconds = np.sort(free.candidates.wall_clock_seconds)
+    middle = float(seconds[len(seconds) // 2])
+    late, _ = run_search(limits=Limits(deadline_seconds=middle))
+    assert late.rejected["over_deadline"] == int((seconds > middle).sum()) > 0
+    assert late.candidates.wall_clock_seconds.max() <= middle
+    dear, _ = run_search(limits=Limits(budget_device_hours=middle * 64 / 3600))
+    assert dear.rejected["over_budget"] == late.rejected["over_deadline"]
+
+
+def test_the_same_search_gives_the_same_answer() -> None:
+    first, second = run_search()[0].candidates, run_search()[0].candidates
+    assert np.array_equal(first.wall_clock_seconds, second.wall_clock_seconds)
+    assert np.array_equal(search.ranked(first, first.device_hours), search.ranked(second, second.device_hours))
+
+
+def test_a_spent_time_budget_is_reported() -> None:
+    wanted = space.read(FREE)
+    ticks = itertools.count()
+    outcome = search.search(SPEC, wanted, Limits(), lambda _, __: {}, clock=lambda: float(next(ticks)), until=2.0)
+    assert not outcome.complete
+    assert 0 < outcome.searched < wanted.size
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=1, max_size=4),
+    size=st.integers(1, 50),
+)
+def test_chunks_are_the_grid_in_order(shape: list[int], size: int) -> None:
+    names = ["parallelism.tensor", "parallelism.pipeline", "parallelism.context", "batch.micro_batch_size"][: len(shape)]
+    wanted = space.read({name: list(range(1, length + 1)) for name, length in zip(names, shape, strict=True)})
+    rows = [tuple(row) for chunk in wanted.chunks(size) for row in zip(*(chunk[name].astype(int).tolist() for name in names), strict=True)]
+    assert rows == list(itertools.product(*(range(1, length + 1) for length in shape)))
+
+
+@pytest.mark.parametrize(
+    ("free", "pointer"),
+    [
+        ({"parallelism.tensr": [1]}, "/free/parallelism.tensr"),
+        ({"parallelism.tensor": []}, "/free/parallelism.tensor"),
+        ({"parallelism.tensor": [0]}, "/free/parallelism.tensor/0"),
+        ({"parallelism.tensor": [1, "2"]}, "/free/parallelism.tensor/1"),
+        ({"parallelism.tensor": [True]}, "/free/parallelism.tensor/0"),
+    ],
+)
+def test_a_bad_space_is_refused_with_a_pointer(free: dict[str, list[Any]], pointer: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        space.read(free)
+    assert [fault.pointer for fault in caught.value.errors] == [pointer]
+
+
+def test_over_http(client: TestClient) -> None:
+    body = {"spec": SPEC, "free": FREE, "limit": 4}
+    answer = client.post("/v1/plans", json=body)
+    assert answer.status_code == 200
+    plans = answer.json()
+    assert [plan["rank"] for plan in plans["plans"]] == [1, 2, 3, 4]
+    hours = [plan["summary"]["device_hours"]["expected"] for plan in plans["plans"]]
+    assert hours == sorted(hours)
+    assert plans["complete"] and plans["held"] == {"global_batch_size": 512} and plans["pareto"]
+    for plan in plans["plans"]:
+        quote = client.post("/v1/quotes/preview", json=plan["spec"]).json()
+        assert quote["summary"] == plan["summary"]
+        assert plan["summary"]["fits"] in (True, "uncertain")
+
+
+def test_http_errors_point_into_the_body(client: TestClient) -> None:
+    bad = client.post("/v1/plans", json={"spec": {**SPEC, "sequence_lenght": 1}, "free": FREE})
+    assert bad.status_code == 422
+    assert bad.json()["errors"][0]["pointer"] == "/spec/sequence_lenght"
+    costly = client.post("/v1/plans", json={"spec": SPEC, "free": FREE, "objective": "cost"})
+    assert costly.status_code == 422
+    assert costly.json()["errors"][0]["pointer"] == "/objective"
+    unknown = client.post("/v1/plans", json={"spec": SPEC, "free": FREE, "objectiv": "cost"})
+    assert unknown.status_code == 422
+
+
+def test_cost_ranks_unlike_devices_by_money(client: TestClient) -> None:
+    rates = [
+        {
+            "resource": "device_hour",
+            "device": "h100-sxm-80gb",
+            "amount": "4.00",
+            "currency": "EUR",
+            "source": "contract",
+            "date": "2026-11-01",
+        },
+        {
+            "resource": "device_hour",
+            "device": "a100-sxm-80gb",
+            "amount": "0.10",
+            "currency": "EUR",
+            "source": "contract",
+            "date": "2026-11-01",
+        },
+    ]
+    body = {
+        "spec": {**SPEC, "rates": rates},
+        "free": {**FREE, "hardware.device": ["h100-sxm-80gb", "a100-sxm-80gb"]},
+        "objective": "cost",
+        "limit": 1,
+    }
+    best = client.post("/v1/plans", json=body).json()["plans"][0]
+    assert best["chosen"]["hardware.device"] == "a100-sxm-80gb"
+    assert best["cost"]["currency"] == "EUR"
+    hours = client.post("/v1/quotes/preview", json=best["spec"]).json()
+    run_hours = next(item["expected"] for item in hours["items"] if item["code"] == "device_hours.run")
+    assert float(best["cost"]["amount"]) == pytest.approx(run_hours * 0.10, abs=0.01)
+
+
+def test_a_plan_scope_is_needed(secured: TestClient, make_key: Any) -> None:
+    body = {"spec": SPEC, "free": {"parallelism.tensor": [1, 2]}}
+    assert secured.post("/v1/plans", json=body).status_code == 401
+    assert secured.post("/v1/plans", json=body, headers=make_key("a", "quotes:read")).status_code == 403
+    assert secured.post("/v1/plans", json=body, headers=make_key("a", "plans:run")).status_code == 200
