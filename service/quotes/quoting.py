@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from service import __version__
-from service.estimation.correction import Corrections
+from service.estimation.correction import Corrections, Factor
 from service.estimation.estimate import Estimate, estimate
 from service.estimation.items import Item, Ledger, Warning
 from service.estimation.run import Efficiency, Run
@@ -15,6 +15,8 @@ from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
 
+# Peaks repeat from run to run but for what the allocator makes of the order of requests.
+PEAK_SPREAD = 1.03
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -28,6 +30,8 @@ def build(
     resolved = spec if isinstance(spec, Resolved) else resolve(spec if isinstance(spec, RunSpec) else parse(spec))
     run = resolved.run if not pilot else _piloted(resolved.run, pilot)
     result = estimate(run, corrections)
+    if any(code.startswith("memory.") for code in pilot):
+        result = _with_piloted_peaks(run, result, corrections, pilot)
     return {
         "engine_version": __version__,
         "calibration_version": calibration_version,
@@ -51,6 +55,25 @@ def _piloted(run: Run, pilot: Mapping[str, float]) -> Run:
     convention = run.efficiency.mfu_convention
     measured = Efficiency(step_seconds=step, input_tokens_per_second=rate if step is None else None, mfu_convention=convention, pilot=True)
     return replace(run, efficiency=measured)
+
+
+def _with_piloted_peaks(run: Run, before: Estimate, corrections: Corrections | None, pilot: Mapping[str, float]) -> Estimate:
+    """The estimate with its peaks moved to what a pilot measured."""
+    factors: dict[str, Factor] = dict(corrections or {})
+    plain = estimate(run, {code: factor for code, factor in factors.items() if not code.startswith("memory.")})
+    piloted: list[str] = []
+    for code, measured in pilot.items():
+        expected = plain.items.expected(code) if code.startswith("memory.") else None
+        if expected:
+            low, high = 1 / PEAK_SPREAD, PEAK_SPREAD
+            factors[code] = Factor(code=code, factor=measured / expected, n=1, low=low, high=high, cell="pilot")
+            piloted.append(code)
+    if not piloted:
+        return before
+    result = estimate(run, factors)
+    for code in piloted:
+        result.items[code].basis = "pilot"
+    return result
 
 
 def _item(item: Item) -> dict[str, Any]:
