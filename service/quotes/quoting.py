@@ -104,16 +104,17 @@ def _warning(warning: Warning) -> dict[str, Any]:
 
 def _resolved(result: Estimate) -> dict[str, Any]:
     run, counts = result.run, result.parameters
+    shape = run.architecture.shape_known  # of a bare count nothing else is known
     return {
         "parameters": {
             "total": counts.total,
             "active": counts.active,
             "trainable": counts.trainable,
-            "embedding": counts.embedding,
-            "lm_head": counts.lm_head,
-            "lm_head_tied": counts.lm_head_tied,
-            "non_embedding": counts.non_embedding,
-            "experts": counts.experts,
+            "embedding": counts.embedding if shape else None,
+            "lm_head": counts.lm_head if shape else None,
+            "lm_head_tied": counts.lm_head_tied if shape else None,
+            "non_embedding": counts.non_embedding if shape else None,
+            "experts": counts.experts if shape else None,
             "adapters": counts.adapters,
             "per_layer": counts.per_layer,
         },

@@ -21,11 +21,11 @@ class Parameters(BaseModel):
     total: int
     active: int
     trainable: int | None
-    embedding: int
-    lm_head: int
-    lm_head_tied: bool
-    non_embedding: int
-    experts: int
+    embedding: int | None
+    lm_head: int | None
+    lm_head_tied: bool | None
+    non_embedding: int | None
+    experts: int | None
     adapters: int | None
     per_layer: list[int] = Field(description="Distinct sizes of layers.")
 
@@ -149,7 +149,7 @@ class QuotePage(BaseModel):
 class Batch(RequestModel):
     """Many specs; each is priced on its own, and the good ones are stored in one transaction."""
 
-    specs: list[JsonValue] = Field(min_length=1, max_length=1000, description="Run specs.")
+    specs: list[Any] = Field(min_length=1, max_length=1000, description="Run specs.")
 
 
 class BatchItem(BaseModel):
