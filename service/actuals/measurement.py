@@ -27,6 +27,7 @@ FLAGS: Mapping[str, str] = {
     "padding_unknown": "the tool does not say whether padding is counted",
     "device_count_from_quote": "the document does not say how many devices; the quote's number was used",
     "elapsed_differs_from_window": "elapsed and end minus start differ (suspension): elapsed is used",
+    "zone_assumed": "the times in the document have no zone and were taken as UTC",
     "over_time_limit": "ran much longer than its time limit",
     "earlier_attempts_missing": "the job was restarted, and the document lacks its earlier attempts",
     "retries_not_counted": "failed tries of the job are not in the document",

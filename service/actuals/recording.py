@@ -27,7 +27,7 @@ from .quoted import Quoted
 _Row = dict[str, Any]
 _Key = tuple[str, int, str, str, str]  # source, attempt, code, method, scope
 
-# Two readings of one attempt may differ by the zone of their clocks: by whole quarters of an hour, up to a day's end.
+# A reading whose times have no zone may differ from one that has by whole quarters of an hour, up to this many.
 _ZONE_STEP_SECONDS, _ZONE_MOST_SECONDS = 900, 14 * 3600
 
 
@@ -83,12 +83,16 @@ def _number(attempt: Attempt, stored: Sequence[Mapping[str, Any]]) -> Attempt:
 
 
 def _same_window(row: Mapping[str, Any], attempt: Attempt) -> bool:
-    """Whether a stored row's attempt started and ended when this one did, the zones of their clocks aside."""
+    """Whether a stored row's attempt is this one by when it started (and ended, where the zone of one of the two clocks
+    is not known).
+    """
     if row["started_at"] is None or attempt.started_at is None:
         return False
     shift = (row["started_at"] - attempt.started_at).total_seconds()
     if shift == 0:
         return True
+    if ("zone_assumed" in row["flags"].split()) == any("zone_assumed" in value.flags for value in attempt.values):
+        return False
     if row["ended_at"] is None or attempt.ended_at is None or shift != (row["ended_at"] - attempt.ended_at).total_seconds():
         return False
     return bool(shift % _ZONE_STEP_SECONDS == 0 and abs(shift) <= _ZONE_MOST_SECONDS)

@@ -112,6 +112,11 @@ def parse_time(value: Any) -> datetime | None:
         return None
 
 
+def zoneless(value: Any) -> bool:
+    """Whether a time is text without a zone."""
+    return isinstance(value, str) and parse_time(value) is not None and datetime.fromisoformat(value).tzinfo is None
+
+
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
     """Seconds from start to end where both are known."""
     return None if start is None or end is None else (end - start).total_seconds()

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
-from .base import as_lines, count, first, number, parse_time
+from .base import as_lines, count, first, number, parse_time, zoneless
 from .slurm import Record, reading, size_bytes, tres
 
 _NEEDED = ("JobID", "State")
@@ -50,6 +50,7 @@ def _record(row: dict[str, str], pointer: str) -> Record:
         time_limit_seconds=limit * 60 if limit is not None else _duration(row.get("Timelimit", "")),
         tres=tres(row.get("AllocTRES", "")),
         restarts=count(row.get("Restarts")) or 0,
+        zone_assumed=zoneless(row.get("Start")),
         text=" ".join(row.get(name, "") for name in ("Comment", "AdminComment", "SystemComment", "Extra", "SubmitLine")),
     )
 

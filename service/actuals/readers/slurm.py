@@ -64,6 +64,7 @@ class Record:
     device_memory_bytes: float | None = None  # the largest of any task, from the steps
     tasks: int | None = None  # of the step that had it
     restarts: int = 0
+    zone_assumed: bool = False  # the times were written without a zone
     text: str = ""  # comments and script, searched for the quote's id
 
 
@@ -148,6 +149,8 @@ def _attempt(record: Record, outcome: Outcome, proposed: int, job_flags: tuple[s
         raise Unreadable(f"job {record.job_id} has neither elapsed time nor start and end", record.pointer)
     if window is not None and abs(window - elapsed) > max(60.0, 0.01 * elapsed):
         flags += ("elapsed_differs_from_window",)
+    if record.zone_assumed:
+        flags += ("zone_assumed",)
     if record.time_limit_seconds and elapsed > record.time_limit_seconds + 600:
         flags += ("over_time_limit",)
     values = [Value(code="time.wall_clock", value=elapsed, method=METHOD, flags=flags)]

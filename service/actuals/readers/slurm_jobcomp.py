@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
-from .base import as_json, count, number, parse_time, refuse_pointer
+from .base import as_json, count, number, parse_time, refuse_pointer, zoneless
 from .slurm import Record, reading, tres
 
 
@@ -55,6 +55,7 @@ def _record(post: Any, pointer: str) -> Record:
         end=parse_time(post.get("@end")),
         elapsed_seconds=number(post.get("elapsed")),
         time_limit_seconds=number(post.get("time_limit")),  # seconds, unlike sacct's minutes
+        zone_assumed=zoneless(post.get("@start")),
         tres=tres(post["tres_alloc"]) if isinstance(post.get("tres_alloc"), str) else {},
         text=" ".join(post[name] for name in ("script", "comment", "admin_comment") if isinstance(post.get(name), str)),
     )
