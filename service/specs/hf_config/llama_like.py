@@ -284,7 +284,7 @@ def stablelm(fields: Fields) -> Architecture:
     parallel = fields.flag("use_parallel_residual")
     norms = replace(LAYER_NORMS, names=("input_layernorm",)) if parallel else LAYER_NORMS
     shape = replace(
-        base(fields, norms=norms),
+        base(fields, norms=norms, own_head_dim=False),
         qkv_bias=fields.flag("use_qkv_bias"),
         parallel_residual=parallel,
     )
