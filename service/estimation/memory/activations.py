@@ -74,9 +74,7 @@ class Kept:
         return Kept(*(getattr(self, name) * factor for name in Kept.__slots__))
 
 
-def block(
-    rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained, first: bool = False
-) -> Kept:
+def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained, first: bool = False) -> Kept:
     """What a block keeps.
 
     ``fused`` says that attention scores are never stored (flash or memory-efficient kernels); ``first`` that the block
@@ -117,11 +115,7 @@ def _relative(rules: BlockRule, family: str) -> bool:
 def _inputs_shared(trained: Trained, matrices: Collection[Matrix], mode: Mode) -> bool:
     """Whether an adapter reads the very tensor that the frozen matrix reads, and so keeps it."""
     adapter = trained.adapter
-    return (
-        adapter is not None
-        and adapter.own_input_bytes(COMPUTE[mode]) == 0.0
-        and any(m.name in trained.adapted for m in matrices)
-    )
+    return adapter is not None and adapter.own_input_bytes(COMPUTE[mode]) == 0.0 and any(m.name in trained.adapted for m in matrices)
 
 
 def _reading(layer: Layer, *values: str) -> list[Matrix]:
@@ -218,16 +212,18 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         norm = norm_rule(rules, family, layer)
         ranks = (a.query_lora_rank or 0) + (a.key_value_lora_rank or 0)
         count = (1 if a.query_lora_rank else 0) + 1
-        inner = norm.input_copy[HALF] + (norm.normalized[HALF] if trained.norms else 0.0) if mode != 2 else norm.input_copy[2] + norm.normalized[2]
+        own = HALF if mode == AUTOCAST else mode
+        inner = norm.input_copy[own] + (norm.normalized[own] if trained.norms else 0.0)
         down = _reading(layer, "query_latent", "key_value_latent")
         inner += width if trained.attention or _inputs_shared(trained, down, mode) else 0.0
         replicated += inner * ranks + norm.statistics * count
-    out_kept = fused or trained.attention or _inputs_shared(trained, _reading(layer, "attended", "cross_attended"), mode)
+    read_later = trained.attention or _inputs_shared(trained, _reading(layer, "attended", "cross_attended"), mode)
+    out_kept = fused or read_later
     split += width * output if out_kept else 0.0
     scores = squares = 0.0
     if fused:
         split += 4.0 * a.query_heads  # log-sum-exp of each row, 32-bit
-        if rule.second_output[mode] and a.rope_dim and not a.latent and (trained.attention or _inputs_shared(trained, _reading(layer, "attended", "cross_attended"), mode)):
+        if rule.second_output[mode] and a.rope_dim and not a.latent and read_later:
             split += width * output
         squares = width * a.query_heads if _relative(rules, family) else 0.0
     else:
@@ -276,11 +272,13 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     inside = (rule.inner[mode] + width + (width if rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
     copies = (width * 2 if weights else width) * hidden
     routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)
-    shared = (inside if weights else inside) * mlp.shared_intermediate
+    shared = inside * mlp.shared_intermediate
     copy = by_family(rules.router_copies, family, (0.0, 0.0, 0.0))
     assert isinstance(copy, tuple)
     router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + float(copy[mode]) * hidden * (1.0 if trained.mlp else 0.0)
-    materialised = (3.0 * mlp.intermediate + 1.0) * hidden * mlp.experts * width if adapted and not trained.mlp else 0.0  # with the router
+    materialised = 0.0
+    if adapted and not trained.mlp:  # the experts in the products' width, the router in its own
+        materialised = (3.0 * mlp.intermediate * width + max(width, float(copy[mode]))) * hidden * mlp.experts
     return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
 
 

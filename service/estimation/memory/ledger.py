@@ -6,24 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..correction import Corrections
-from ..items import Basis, Item, unknown
+from ..items import Item, unknown
 from ..numeric import Number, minimum, where
 from ..parameters import Parameters
 from ..run import Run
-from ..spread import prior
 from ..stacks.profile import RESIDUAL, Stack
-from ..wholes import whole
 from . import phases as live
-from .phases import PARTS, Phase
-from .setting import Setting, setting
+from .entries import ACTIVE, PARENTS, STATES, Gaps, entries, entry
+from .phases import Phase
+from .setting import EXPERT_IMBALANCE, Setting, setting
 
-STATES = ("weights", "gradients", "master_weights", "optimizer_states")
-ACTIVE = ("activations", "logits", "transient")
 ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
 NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"
-NO_ADAPTERS = "adapters need the sizes of the model's matrices: only a parameter count is given"
 NO_LENGTH = "sequence_length is not given"
-NO_HARDWARE = "hardware is not given"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,16 +52,17 @@ def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
     if known is None:
         return None
     best: Number = 0.0
-    best_active: Number = 0.0
-    best_late: Number = 0.0
+    active: Number = 0.0
+    late: Number = 0.0
     for phase in live.phases(run, known):
         allocated = phase.allocated
         better = allocated > best
-        best_active = where(better, _active(phase), best_active)
-        best_late = where(better, phase.late, best_late)
+        active = where(better, _active(phase), active)
+        late = where(better, phase.late, late)
         best = where(better, allocated, best)
-    reserved = best + fragmentation(known, best, best_active, best_late)
-    return Peaks(best, reserved, reserved + overhead(run, known.stack))
+    rule = known.stack.overheads
+    reserved = best + fragmentation(known, best, active, late)
+    return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes)
 
 
 def _active(phase: Phase) -> Number:
@@ -84,7 +80,7 @@ def fragmentation(known: Setting, allocated: Number, active: Number, late: Numbe
 
 
 def communicators(run: Run) -> Number:
-    """Collective communicators of one rank: one for each dimension of the layout that has more than one rank, and the world's."""
+    """Collective communicators of one rank: one for each dimension of the layout that has more than one rank."""
     layout = run.layout
     total: Number = 0.0
     for size in (layout.data * layout.context, layout.tensor, layout.pipeline, layout.context, layout.expert):
@@ -92,26 +88,24 @@ def communicators(run: Run) -> Number:
     return total
 
 
-def overhead(run: Run, stack: Stack) -> Number:
-    """Context, libraries and communication buffers."""
-    rule = stack.overheads
-    return rule.framework_bytes + communicators(run) * rule.communicator_bytes
-
-
 def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections: Corrections | None = None) -> MemoryEstimate:
-    """The memory items of a run with scalar layout."""
+    """The memory items of a run with a scalar layout."""
     known = setting(run)
     if known is None:
         return _without_shape(run, parameters)
-    all_phases = live.phases(run, known)
-    merged = _merge(all_phases)
-    peak = merged[0]
-    for phase in merged:
-        if phase.allocated > peak.allocated:
-            peak = phase
-    items = _items(run, known, peak, corrections or {})
-    by_code = {item.code: item for item in items}
-    process = by_code["memory.peak_process"]
+    merged = _merge(live.phases(run, known))
+    peak = max(merged, key=lambda phase: float(phase.allocated))
+    rule, count = known.stack.overheads, float(communicators(run))
+    gaps = Gaps(
+        fragmentation=float(fragmentation(known, peak.allocated, _active(peak), peak.late)),
+        framework=rule.framework_bytes,
+        communication=count * rule.communicator_bytes,
+        communicators=count,
+    )
+    items = entries(run, known, peak, gaps, corrections or {}, _notes(run, known, peak))
+    if run.software.cpu_offload:
+        items.append(_host(run, known))
+    process = next(item for item in items if item.code == "memory.peak_process")
     return MemoryEstimate(
         items=items,
         phases=[_shown(phase) for phase in merged],
@@ -121,6 +115,13 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
         fits=_fits(run, process),
         peak_process_bytes=process.expected,
     )
+
+
+def _notes(run: Run, known: Setting, peak: Phase) -> tuple[str, ...]:
+    notes = [f"live at the peak: {peak.name} on pipeline stage {int(peak.stage)}", *known.notes]
+    if run.layout.expert > 1:
+        notes.append(f"the fullest expert rank gets {EXPERT_IMBALANCE:g} times the mean of the tokens")
+    return tuple(notes)
 
 
 def _merge(found: list[Phase]) -> list[Phase]:
@@ -139,9 +140,9 @@ def _shown(phase: Phase) -> dict[str, Any]:
 
 
 def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
-    """Bytes that each block keeps from forward to backward, of one micro-batch on one tensor-parallel rank."""
+    """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
     spread = live.ranks(run)
-    values: list[int] = [0] * known.blocks
+    values: list[float] = [0.0] * known.blocks
     for kind in known.kinds:
         if run.activation_checkpointing == "full":
             value = live.tokens_of(known, spread, kind.decoder) * RESIDUAL[known.mode] * known.hidden / spread.sequence_split
@@ -150,83 +151,19 @@ def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
         else:
             value = live.block_bytes(known, kind.kept, spread, kind.decoder)
         for index in kind.indices:
-            values[index] = round(value)
+            values[index] = float(value)
     if run.activation_checkpointing == "none":
         for index, extra, decoder in known.first_blocks:
-            values[index] = round(values[index] + live.block_bytes(known, extra, spread, decoder))
-    return values
-
-
-DEVICE_CODES = {"allocated": "memory.peak_allocated", "reserved": "memory.peak_reserved", "process": "memory.peak_process"}
-
-
-def _items(run: Run, known: Setting, peak: Phase, corrections: Corrections) -> list[Item]:
-    stack = known.stack
-    raw = {part: float(peak.parts[part]) for part in PARTS}
-    allocated_factor = corrections.get("memory.peak_allocated")
-    plain_allocated = sum(raw[part] for part in PARTS)
-    plain_reserved = plain_allocated + float(fragmentation(known, peak.allocated, _active(peak), peak.late))
-    plain_process = plain_reserved + float(overhead(run, stack))
-    parts = raw if allocated_factor is None else {part: value * allocated_factor.factor for part, value in raw.items()}
-    states = 0.0
-    for part in STATES:
-        states += parts[part]
-    allocated = states
-    for part in ACTIVE:
-        allocated += parts[part]
-    reserved_factor = corrections.get("memory.peak_reserved")
-    gap = plain_reserved - plain_allocated if reserved_factor is None else plain_reserved * reserved_factor.factor - allocated
-    reserved = allocated + gap
-    communication = float(communicators(run)) * stack.overheads.communicator_bytes
-    process_factor = corrections.get("memory.peak_process")
-    framework = stack.overheads.framework_bytes
-    if process_factor is not None:
-        framework = plain_process * process_factor.factor - reserved - communication
-    process = reserved + framework + communication
-    where_text = f"live at the peak: {peak.name} on pipeline stage {int(peak.stage)}"
-
-    def part(code: str, value: float, formula: str, parent: str, basis: Basis = "formula") -> Item:
-        return Item(code=f"memory.{code}", section="memory", quantity="bytes", expected=value, formula=formula, parent=parent, basis=basis)
-
-    def total(code: str, observable: str, value: float, plain: float, formula: str, parent: str | None, notes: tuple[str, ...]) -> Item:
-        factor = corrections.get(f"memory.{code}")
-        interval = stack.intervals[observable]
-        bounds = prior(value, value * interval.low, value * interval.high, run.interval_coverage)
-        item = Item(
-            code=f"memory.{code}", section="memory", quantity="bytes", expected=value, low=bounds.low, high=bounds.high,
-            formula=formula, parent=parent, basis="prior", assumptions=notes,
-        )
-        if factor is not None:
-            item.basis, item.n, item.factor, item.uncalibrated = "calibrated", factor.n, factor.factor, plain
-            item.low, item.high = value * factor.low, value * factor.high
-        return item
-
-    precision = run.precision
-    items = [
-        part("weights", parts["weights"], f"parameters x {precision.weight_bytes:g} bytes / ranks that shard weights", "memory.model_states"),
-        part("gradients", parts["gradients"], f"trained x {precision.gradient_bytes:g} / ranks that shard gradients", "memory.model_states"),
-        part("master_weights", parts["master_weights"], f"trained x {precision.master_weight_bytes:g} / ranks that shard states", "memory.model_states"),
-        part("optimizer_states", parts["optimizer_states"], f"trained x {precision.optimizer_state_bytes:g} / ranks that shard states", "memory.model_states"),
-        part("model_states", states, "weights + gradients + master_weights + optimizer_states", "memory.peak_allocated"),
-        part("activations", parts["activations"], "what blocks and final norm keep, micro-batches in flight", "memory.peak_allocated"),
-        part("logits", parts["logits"], "logits, their 32-bit copy, log-probabilities and gradient, as the stack's loss holds them", "memory.peak_allocated"),
-        part("transient", parts["transient"], "gathered weights, casts, buckets, one block's gradients, optimizer temporaries", "memory.peak_allocated"),
-        total("peak_allocated", "allocated", allocated, plain_allocated, "model_states + activations + logits + transient", "memory.peak_reserved", (where_text,)),
-        part("fragmentation", gap, f"{stack.overheads.fragmentation:g} x (activations + logits + transient) + {stack.overheads.fragmentation_bytes:g}", "memory.peak_reserved", "prior"),
-        total("peak_reserved", "reserved", reserved, plain_reserved, "peak_allocated + fragmentation", "memory.peak_process", ()),
-        part("framework", framework, "context, kernels and libraries of one process", "memory.peak_process", "prior"),
-        part("communication", communication, f"{float(communicators(run)):g} communicators x {stack.overheads.communicator_bytes:g}", "memory.peak_process", "prior"),
-        total("peak_process", "process", process, plain_process, "peak_reserved + framework + communication", None, tuple(stack.sources)),
-    ]
-    if run.software.cpu_offload:
-        items.append(_host(run, known))
-    return items
+            values[index] += float(live.block_bytes(known, extra, spread, decoder))
+    return [round(value) for value in values]
 
 
 def _host(run: Run, known: Setting) -> Item:
-    bytes_ = float(live.host_bytes(run, known))
     return Item(
-        code="host_memory.offload", section="memory", quantity="bytes", expected=bytes_, basis="formula",
+        code="host_memory.offload",
+        section="memory",
+        quantity="bytes",
+        expected=float(live.host_bytes(run, known)),
         formula=f"offloaded {', '.join(sorted(run.software.cpu_offload))} of one rank, pinned",
         assumptions=("host memory of one rank; a node holds one for every device",),
     )
@@ -236,45 +173,31 @@ def _fits(run: Run, process: Item) -> bool | str | None:
     if run.hardware is None or process.expected is None:
         return None
     memory = run.hardware.device.memory_bytes
-    low = process.low if process.low is not None else process.expected
-    high = process.high if process.high is not None else process.expected
+    low = process.expected if process.low is None else process.low
+    high = process.expected if process.high is None else process.high
     if high <= memory:
         return True
     return False if low > memory else "uncertain"
 
 
 def _without_shape(run: Run, parameters: Parameters) -> MemoryEstimate:
-    """States alone, from the parameter count: what the bare count allows."""
+    """States alone, from the parameter count: all that a bare count allows."""
     layout, precision = run.layout, run.precision
-    reason = NO_SHAPE if not run.architecture.shape_known else NO_LENGTH
-    ranks_ = live.ranks(run)
-    model = float(layout.tensor) * float(layout.pipeline)
-    weights = parameters.total * precision.weight_bytes / model / float(ranks_.weights_over)
-    trained = None if parameters.trainable is None else parameters.trainable / model
-    values: dict[str, float | None] = {"weights": weights}
-    for name, width, over in (
-        ("gradients", precision.gradient_bytes, ranks_.gradients_over),
-        ("master_weights", precision.master_weight_bytes, ranks_.states_over),
-        ("optimizer_states", precision.optimizer_state_bytes, ranks_.states_over),
-    ):
-        values[name] = None if trained is None else trained * width / float(over)
-    states = "memory.model_states"
-    items = [
-        unknown(f"memory.{name}", "memory", "bytes", NO_ADAPTERS, parent=states)
-        if value is None
-        else Item(
-            code=f"memory.{name}", section="memory", quantity="bytes", expected=value, formula="parameters x bytes / ranks", parent=states
-        )
-        for name, value in values.items()
-    ]  # fmt: skip
-    items.append(
-        whole(states, "memory", "bytes", items, parent="memory.peak_allocated",
-              assumptions=("parameters spread evenly over tensor and pipeline ranks",))
-    )  # fmt: skip
-    parents = {"activations": "peak_allocated", "logits": "peak_allocated", "transient": "peak_allocated", "peak_allocated": "peak_reserved",
-               "fragmentation": "peak_reserved", "peak_reserved": "peak_process", "framework": "peak_process", "communication": "peak_process"}
-    for name, parent in parents.items():
-        items.append(unknown(f"memory.{name}", "memory", "bytes", reason, parent=f"memory.{parent}"))
-    items.append(unknown("memory.peak_process", "memory", "bytes", reason))
+    reason = NO_LENGTH if run.architecture.shape_known else NO_SHAPE
+    spread = live.ranks(run)
+    split = float(layout.tensor) * float(layout.pipeline)
+    values = {"weights": parameters.total * precision.weight_bytes / split / float(spread.weights_over)}
+    items = [entry("weights", values["weights"], "parameters x bytes / ranks")]
+    if parameters.trainable is not None:
+        trained = parameters.trainable / split
+        values["gradients"] = trained * precision.gradient_bytes / float(spread.gradients_over)
+        values["master_weights"] = trained * precision.master_weight_bytes / float(spread.states_over)
+        values["optimizer_states"] = trained * precision.optimizer_state_bytes / float(spread.states_over)
+        evenly = ("parameters spread evenly over tensor and pipeline ranks",)
+        items.extend(entry(name, values[name], "trained x bytes / ranks") for name in STATES[1:])
+        items.append(entry("model_states", sum(values[name] for name in STATES), " + ".join(STATES), notes=evenly))
+    missing = () if parameters.trainable is not None else (*STATES[1:], "model_states")
+    for name in (*missing, *ACTIVE, "peak_allocated", "fragmentation", "peak_reserved", "framework", "communication", "peak_process"):
+        parent = PARENTS.get(name)
+        items.append(unknown(f"memory.{name}", "memory", "bytes", reason, parent=None if parent is None else f"memory.{parent}"))
     return MemoryEstimate(items=items)
-

@@ -8,7 +8,7 @@ parallel ranks; T tokens of one micro-batch on one rank; V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class Phase:
     name: str
     stage: Number
     parts: dict[str, Number]
-    late: Number = 0.0  # gradients of the step that are not there yet
+    late: Number = 0.0  # gradients still to come, weighted by how much of the peak is vocabulary-wide tensors that go at once
 
     @property
     def allocated(self) -> Number:
@@ -145,14 +145,20 @@ def stages(setting: Setting, spread: Ranks) -> list[Stage]:
         return result
     result.append(
         Stage(
-            index=second, first=False, last=p == 2,
-            counts=[where(p > 2, _take(t, second_end) - _take(t, first_end), 0.0) for t in tables], in_flight=alive(second),
+            index=second,
+            first=False,
+            last=p == 2,
+            counts=[where(p > 2, _take(t, second_end) - _take(t, first_end), 0.0) for t in tables],
+            in_flight=alive(second),
         )
     )
     result.append(
         Stage(
-            index=p - 1, first=False, last=p > 1,
-            counts=[where(p > 1, _take(t, last_start * 0 + blocks) - _take(t, last_start), 0.0) for t in tables], in_flight=alive(p - 1),
+            index=p - 1,
+            first=False,
+            last=p > 1,
+            counts=[where(p > 1, _take(t, last_start * 0 + blocks) - _take(t, last_start), 0.0) for t in tables],
+            in_flight=alive(p - 1),
         )
     )
     return result
@@ -206,8 +212,7 @@ def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
     rule = setting.stack.selective
     kept = kind.kept
     if rule.kind == "scores":
-        none = Kept(kept.replicated, kept.split, 0.0, kept.squares, kept.single, kept.routed, kept.fixed, kept.fixed_experts, kept.positions)
-        return block_bytes(setting, none, spread, kind.decoder)
+        return block_bytes(setting, replace(kept, scores=0.0), spread, kind.decoder)
     a, width = kind.layer.attention, COMPUTE[setting.mode]
     split = width * (a.query_heads * a.value_dim + rule.matrices * kind.outputs) + 4.0 * a.query_heads
     replicated = (RESIDUAL[setting.mode] + width) * setting.hidden
@@ -304,8 +309,8 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     at_loss_gathered = (minimum(rule.loss_blocks, own.blocks) * own.block + rule.loss_outside * own.embedding) * gather_width * spread_out
     if not sharded:
         gathered, at_loss_gathered = gathered * 0.0, gathered * 0.0
-    buckets = rule.bucket_elements * 2.0 * where(spread.data * spread.context > 1, 1.0, 0.0) if run.layout.sharding != "none" else 0.0 * spread.data
-    buckets = minimum(buckets, trained * 2.0)
+    reducing = where(spread.data * spread.context > 1, 1.0, 0.0)
+    buckets = minimum(rule.bucket_elements * 2.0 * reducing, trained * 2.0)
     if run.layout.sharding == "none":
         buckets = rule.replicated_gradient_copies * gradients * where(spread.data > 1, 1.0, 0.0)
     unreduced = 0.0 * gathered
@@ -333,7 +338,10 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     tokens = tokens_of(setting, spread, setting.kinds[-1].decoder)
     residual = tokens * RESIDUAL[mode] * setting.hidden / spread.sequence_split
     widest = max(kind.intermediate for kind in setting.kinds)
-    working = stack.working * tokens * width * (2.0 * widest / spread.tensor + 2.0 * setting.hidden)
+    dequantized = 0.0 * tokens
+    if run.method.quantization is not None:
+        dequantized = dequantized + stack.dequantized_matrices * width * max(kind.largest for kind in setting.kinds) / spread.tensor
+    working = dequantized + stack.working * tokens * width * (2.0 * widest / spread.tensor + 2.0 * setting.hidden)
 
     # Head and loss.
     rows = tokens if setting.head_per_token else spread.micro * setting.sequences
@@ -351,7 +359,8 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     # 8-bit optimizers keep the token table's states in 32 bits (bitsandbytes' override for embeddings).
     wide_states = 0.0 * states
     if run.optimizer.name.endswith("_8bit") and "optimizer" not in offload:
-        wide_states = own.trained_embedding * maximum(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0) / spread.states_over
+        wider = maximum(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
+        wide_states = own.trained_embedding * wider / spread.states_over
     foreach = 0.0 * gradients
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         foreach = gradients * (gradients_over / spread.states_over)
@@ -362,10 +371,15 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
             name,
             stage.index,
             {
-                "weights": weights, "gradients": grads, "master_weights": master, "optimizer_states": states,
-                "activations": activations, "logits": logits, "transient": transient + workspace + buckets + wide_states,
+                "weights": weights,
+                "gradients": grads,
+                "master_weights": master,
+                "optimizer_states": states,
+                "activations": activations,
+                "logits": logits,
+                "transient": transient + workspace + buckets + wide_states,
             },
-            maximum(gradients - grads, 0.0),
+            maximum(gradients - grads, 0.0) * (setting.loss.backward_extra[mode] / stack.loss.backward_extra[mode]),
         )
 
     tied = setting.tied_trained
@@ -389,11 +403,12 @@ def _stage_phases(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: 
     last_block = maximum(recomputed, own.kept_block)
     table_left = 0.0 if tied else table
     almost = maximum(standing, gradients - table_left / gradients_over - own.trained_block * precision.gradient_bytes / gradients_over)
-    in_last = phase(
-        "backward", almost, kept - kept_one + last_block, entries * 0.0, gathered + unreduced + working
-    )
+    in_last = phase("backward", almost, kept - kept_one + last_block, entries * 0.0, gathered + unreduced + working)
     at_table = phase(
-        "backward", gradients, kept - kept_one, entries * 0.0,
+        "backward",
+        gradients,
+        kept - kept_one,
+        entries * 0.0,
         gathered + unreduced + (residual if not tied else at_once * table / gradients_over),
     )
     backward = [at_loss, in_first, in_last, at_table]

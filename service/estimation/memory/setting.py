@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..architecture import Architecture, Layer
+from ..architecture import Architecture, Layer, Matrix
+from ..parameters import Trained as TrainedParts
 from ..parameters import adapters_of, trained
 from ..run import Run
 from ..stacks import STACKS
@@ -73,6 +74,7 @@ class Setting:
     quantized_head: bool
     kept_scale: float
     reference: bool  # a second, frozen copy of the model answers beside the trained one
+    notes: tuple[str, ...]  # what had to be assumed
 
 
 def longest(run: Run) -> int | None:
@@ -89,7 +91,7 @@ def mode_of(run: Run, stack: Stack) -> Mode:
     """16-bit, autocast or 32-bit training."""
     if run.precision.recipe == "fp32":
         return SINGLE
-    if run.method.quantization is not None and stack.quantized_mode is not None:
+    if run.method.quantization is not None and stack.quantized_mode is not None and not run.software.compile:
         return stack.quantized_mode
     if run.precision.recipe == "bf16_pure" or run.precision.weight_bytes <= 2:
         return HALF
@@ -128,9 +130,7 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
     outside_adapters = 0.0
     lora = run.method.lora
     if lora is not None:
-        outside_adapters = float(
-            sum(m.parameters for m in _saved_modules(model, lora.modules_to_save))
-        )
+        outside_adapters = float(sum(m.parameters for m in _saved_modules(model, lora.modules_to_save)))
     return Setting(
         stack=stack,
         family=model.family,
@@ -162,11 +162,24 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
         quantized_head=stack.quantized_outside,
         kept_scale=(stack.kept_compiled if run.software.compile else stack.kept)
         * (stack.kept_quantized if run.method.quantization is not None else 1.0),
+        notes=_notes(run),
         reference=run.method.objective in REFERENCED and run.post_training.reference == "model" and not run.method.adapters,
     )
 
 
-def _saved_modules(model: Architecture, names: tuple[str, ...]) -> list[object]:
+def _notes(run: Run) -> tuple[str, ...]:
+    notes = []
+    if run.data.histogram and run.data.packing == "none":
+        notes.append(f"the longest sequence decides: {longest(run)} tokens")
+    if run.method.objective in REFERENCED:
+        if run.method.adapters:
+            notes.append("the frozen base is the reference model")
+        elif run.post_training.reference == "model":
+            notes.append("the reference model is held in 16 bits, sharded like the weights")
+    return tuple(notes)
+
+
+def _saved_modules(model: Architecture, names: tuple[str, ...]) -> list[Matrix]:
     return [model.head] if model.head is not None and any(model.head.name.endswith(n) for n in names) else []
 
 
@@ -183,18 +196,19 @@ def _loss(run: Run, stack: Stack) -> LossRule:
     return stack.loss
 
 
-def _kinds(run: Run, stack: Stack, rules: BlockRule, mode: Mode, fused: bool) -> tuple[tuple[Kind, ...], tuple[tuple[int, Kept, bool], ...]]:
+def _kinds(
+    run: Run, stack: Stack, rules: BlockRule, mode: Mode, fused: bool
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, Kept, bool], ...]]:
     model, lora = run.architecture, run.method.lora
     method = trained(model, run.method)
     adapter = _adapter(run, stack, mode)
     quantized = run.method.quantization is not None
-    kept_inputs = quantized and stack.quantized_inputs_kept > 0
     places: dict[tuple[int, bool, bool], list[int]] = {}
     layers: dict[tuple[int, bool, bool], Layer] = {}
     lowest = min((i for i in range(len(model.layers)) if i not in method.layers), default=len(model.layers))
     embeddings_trained = method.embeddings or (lora is not None and lora.input_grads) or run.activation_checkpointing == "full"
     for i, layer in enumerate(model.layers):
-        reached = embeddings_trained and method.embeddings or adapter is not None or i >= lowest
+        reached = (embeddings_trained and method.embeddings) or adapter is not None or i >= lowest
         key = (id(layer), method.layer(i), reached)
         places.setdefault(key, []).append(i)
         layers[key] = layer
@@ -205,8 +219,8 @@ def _kinds(run: Run, stack: Stack, rules: BlockRule, mode: Mode, fused: bool) ->
         layer, own, reached = layers[key], key[1], key[2]
         adapted = adapters_of(lora, layer)
         flags = Trained(
-            attention=(own and method.part("attention")) or kept_inputs,
-            mlp=(own and method.part("mlp")) or kept_inputs,
+            attention=own and method.part("attention"),
+            mlp=own and method.part("mlp"),
             norms=own and method.part("norms"),
             reached=reached,
             adapter=adapter,
@@ -217,7 +231,12 @@ def _kinds(run: Run, stack: Stack, rules: BlockRule, mode: Mode, fused: bool) ->
         if stack_name not in seen_kinds:
             seen_kinds.add(stack_name)
             at_first = Trained(
-                attention=flags.attention, mlp=flags.mlp, norms=flags.norms, reached=reached, adapter=adapter, adapted=flags.adapted,
+                attention=flags.attention,
+                mlp=flags.mlp,
+                norms=flags.norms,
+                reached=reached,
+                adapter=adapter,
+                adapted=flags.adapted,
                 input_gradient=embeddings_trained or own,
             )
             more = block(rules, model.family, model.hidden, layer, mode, fused, at_first, True)
@@ -227,16 +246,23 @@ def _kinds(run: Run, stack: Stack, rules: BlockRule, mode: Mode, fused: bool) ->
 
 
 def _kind(
-    layer: Layer, indices: tuple[int, ...], kept: Kept, method: object, own: bool, adapters: float, model: Architecture, quantized: bool
+    layer: Layer,
+    indices: tuple[int, ...],
+    kept: Kept,
+    method: TrainedParts,
+    own: bool,
+    adapters: float,
+    model: Architecture,
+    quantized: bool,
 ) -> Kind:
     split = experts = trained_split = trained_experts = matrices = outputs = 0.0
     whole = float(sum(v.size for v in layer.vectors))
     trained_whole = 0.0
     largest = 0
     for v in layer.vectors:
-        trained_whole += v.size if own and method.part(v.part) else 0.0  # type: ignore[attr-defined]
+        trained_whole += v.size if own and method.part(v.part) else 0.0
     for m in layer.matrices:
-        trains = own and method.part(m.part)  # type: ignore[attr-defined]
+        trains = own and method.part(m.part)
         matrices += m.weights
         largest = max(largest, m.inputs * m.outputs)
         if m.part == "experts":

@@ -12,7 +12,12 @@ from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Sta
 
 DEEPSPEED = Stack(
     title="DeepSpeed ZeRO",
-    sources=("deepspeedai/DeepSpeed runtime/zero", "QwenLM/Qwen README.md", "modelscope/ms-swift", "InternLM/InternEvo doc/en/train_performance.md"),
+    sources=(
+        "deepspeedai/DeepSpeed runtime/zero",
+        "QwenLM/Qwen README.md",
+        "modelscope/ms-swift",
+        "InternLM/InternEvo doc/en/train_performance.md",
+    ),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
     weight_casts=False,
@@ -23,7 +28,14 @@ DEEPSPEED = Stack(
     fused_loss=FUSED_LOSS,
     selective=SelectiveRule(kind="scores"),
     sharding=ShardingRule(
-        gathered_blocks=2, gathered_outside=1, loss_blocks=0, loss_outside=0.5, reduced_blocks=1, reduced_bytes=(2, 2, 4), bucket_elements=5e8, persistent_gradients=True
+        gathered_blocks=2,
+        gathered_outside=1,
+        loss_blocks=0,
+        loss_outside=0.5,
+        reduced_blocks=1,
+        reduced_bytes=(2, 2, 4),
+        bucket_elements=5e8,
+        persistent_gradients=True,
     ),
     step_gradient_bytes=4,  # the partition's 16-bit gradients are copied to 32 bits for the step
     foreach_temporaries=False,  # FusedAdam
@@ -31,5 +43,9 @@ DEEPSPEED = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.22, fragmentation_bytes=5e8, framework_bytes=8e8, communicator_bytes=4e8
     ),
-    intervals={"allocated": Interval(low=0.85, high=1.15), "reserved": Interval(low=0.85, high=1.2), "process": Interval(low=0.85, high=1.2)},
+    intervals={
+        "allocated": Interval(low=0.86, high=1.25),
+        "reserved": Interval(low=0.86, high=1.3),
+        "process": Interval(low=0.88, high=1.3),
+    },
 )

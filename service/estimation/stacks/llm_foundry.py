@@ -48,5 +48,9 @@ LLM_FOUNDRY = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.08, fragmentation_bytes=5e8, framework_bytes=6e8, communicator_bytes=5e8
     ),
-    intervals={"allocated": Interval(low=0.75, high=1.3), "reserved": Interval(low=0.75, high=1.35), "process": Interval(low=0.75, high=1.35)},
+    intervals={
+        "allocated": Interval(low=0.75, high=1.3),
+        "reserved": Interval(low=0.75, high=1.35),
+        "process": Interval(low=0.75, high=1.35),
+    },
 )

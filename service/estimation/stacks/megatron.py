@@ -36,7 +36,12 @@ BLOCKS = BlockRule(
 
 MEGATRON = Stack(
     title="Megatron-core and its relatives",
-    sources=("arXiv 2205.05198", "NVIDIA/Megatron-LM", "bigscience-workshop/bigscience chronicles-prequel.md", "modelscope/ms-swift Megatron-SWIFT"),
+    sources=(
+        "arXiv 2205.05198",
+        "NVIDIA/Megatron-LM",
+        "bigscience-workshop/bigscience chronicles-prequel.md",
+        "modelscope/ms-swift Megatron-SWIFT",
+    ),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
     weight_casts=False,
@@ -46,11 +51,24 @@ MEGATRON = Stack(
     compiled_loss=LossRule(saved=(4, 4, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4)),
     fused_loss=FUSED_LOSS,
     selective=SelectiveRule(kind="scores"),
-    sharding=ShardingRule(gathered_blocks=2, gathered_outside=1, loss_blocks=1, loss_outside=1, reduced_blocks=1, reduced_bytes=(2, 4, 4), persistent_gradients=True),
+    sharding=ShardingRule(
+        gathered_blocks=2,
+        gathered_outside=1,
+        loss_blocks=1,
+        loss_outside=1,
+        reduced_blocks=1,
+        reduced_bytes=(2, 4, 4),
+        replicated_gradient_copies=1,
+        persistent_gradients=True,
+    ),
     step_gradient_bytes=4,  # Megatron-DeepSpeed in fp16: the optimizer steps on a 32-bit copy of its partition's gradients
     foreach_temporaries=False,
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.19, fragmentation_bytes=7.5e9, framework_bytes=2e9, communicator_bytes=6e8
     ),
-    intervals={"allocated": Interval(low=0.85, high=1.15), "reserved": Interval(low=0.85, high=1.2), "process": Interval(low=0.85, high=1.2)},
+    intervals={
+        "allocated": Interval(low=0.88, high=1.12),
+        "reserved": Interval(low=0.88, high=1.12),
+        "process": Interval(low=0.94, high=1.08),
+    },
 )

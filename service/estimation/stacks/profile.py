@@ -48,7 +48,7 @@ class AttentionRule:
     score_bytes: Mapping[str, Widths]  # per score of the eager path, by family; "" is the default
     softcap_bytes: Widths = (2, 2, 4)
     relative_bias_families: tuple[str, ...] = ("t5", "mt5", "umt5", "longt5")
-    second_output: tuple[bool, bool, bool] = (False, False, False)  # fused kernels: partly rotated queries cost a contiguous copy of the output
+    second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class BlockRule:
     activations: Mapping[str, ActivationRule]  # by activation function; "" is the default
     attention: AttentionRule
     gate_output_kept: bool = True  # gate x up keeps the activated gate
-    product_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: a second, cast copy of the down projection's input
+    product_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: a cast copy for the down projection
     router_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: 32-bit copy of the hidden state for the router
     dropout_mask_bytes: float = 0.0  # per element of the hidden state, twice a layer
 
@@ -159,5 +159,4 @@ class Stack:
     quantized_mode: Mode | None = None  # how blocks run on a quantized base; None: as without
     loss_by_quantization: Mapping[str, LossRule] = field(default_factory=dict)
     quantized_outside: bool = False  # quantized bases: the head is quantized too
-    dequantized_matrices: float = 2.0  # 16-bit matrices that quantized products hold at once
-    quantized_inputs_kept: float = 0.0  # frozen quantized matrices keep their 16-bit inputs all the same (1) or not (0)
+    dequantized_matrices: float = 1.0  # whole matrices that quantized products expand at once, in the width of the products

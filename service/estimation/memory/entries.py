@@ -1,0 +1,116 @@
+"""The memory items of one peak: states, what is live beside them, and the three totals with their intervals.
+
+Corrections from own measurements act on a peak; the parts then scale so that they still add up exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..correction import Corrections
+from ..items import Basis, Item
+from ..run import Run
+from ..spread import prior
+from .phases import PARTS, Phase
+from .setting import Setting
+
+STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+ACTIVE = ("activations", "logits", "transient")
+PARENTS = {
+    **{name: "model_states" for name in STATES},
+    **{name: "peak_allocated" for name in ("model_states", *ACTIVE)},
+    **{name: "peak_reserved" for name in ("peak_allocated", "fragmentation")},
+    **{name: "peak_process" for name in ("peak_reserved", "framework", "communication")},
+}
+UNSEEN = "this stack's interval is that of a stack without a published memory measurement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """What lies between the peaks, in bytes, before corrections."""
+
+    fragmentation: float
+    framework: float
+    communication: float
+    communicators: float
+
+
+def entry(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
+    """One item of the memory section."""
+    parent = PARENTS.get(name)
+    return Item(
+        code=f"memory.{name}",
+        section="memory",
+        quantity="bytes",
+        expected=value,
+        formula=formula,
+        basis=basis,
+        assumptions=notes,
+        parent=None if parent is None else f"memory.{parent}",
+    )
+
+
+def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corrections, notes: tuple[str, ...]) -> list[Item]:
+    """All items, parts before their wholes."""
+    factors = {name: corrections.get(f"memory.peak_{name}") for name in ("allocated", "reserved", "process")}
+    raw = {part: float(peak.parts[part]) for part in PARTS}
+    plain = {"allocated": _sum([raw[part] for part in PARTS])}
+    plain["reserved"] = plain["allocated"] + gaps.fragmentation
+    plain["process"] = plain["reserved"] + gaps.framework + gaps.communication
+
+    scale = 1.0 if factors["allocated"] is None else factors["allocated"].factor
+    parts = {part: value * scale for part, value in raw.items()}
+    states = _sum([parts[part] for part in STATES])
+    allocated = _sum([states, *(parts[part] for part in ACTIVE)])
+    fragmentation, framework = gaps.fragmentation, gaps.framework
+    if factors["reserved"] is not None:
+        fragmentation = plain["reserved"] * factors["reserved"].factor - allocated
+    reserved = allocated + fragmentation
+    if factors["process"] is not None:
+        framework = plain["process"] * factors["process"].factor - reserved - gaps.communication
+    values = {"allocated": allocated, "reserved": reserved, "process": _sum([reserved, framework, gaps.communication])}
+
+    precision, rule = run.precision, known.stack.overheads
+    found = [
+        entry("weights", parts["weights"], f"parameters x {precision.weight_bytes:g} bytes / ranks that shard weights"),
+        entry("gradients", parts["gradients"], f"trained x {precision.gradient_bytes:g} bytes / ranks that shard gradients"),
+        entry("master_weights", parts["master_weights"], f"trained x {precision.master_weight_bytes:g} bytes / ranks that shard states"),
+        entry(
+            "optimizer_states", parts["optimizer_states"], f"trained x {precision.optimizer_state_bytes:g} bytes / ranks that shard states"
+        ),
+        entry("model_states", states, " + ".join(STATES)),
+        entry("activations", parts["activations"], "what blocks and final norm keep x micro-batches in flight"),
+        entry("logits", parts["logits"], "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
+        entry("transient", parts["transient"], "gathered weights, casts, buckets, one block's gradients, optimizer temporaries"),
+        entry("peak_allocated", allocated, "model_states + activations + logits + transient", basis="prior", notes=notes),
+        entry(
+            "fragmentation",
+            fragmentation,
+            f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding",
+            basis="prior",
+        ),
+        entry("peak_reserved", reserved, "peak_allocated + fragmentation", basis="prior"),
+        entry("framework", framework, "context, kernels and libraries of one process", basis="prior"),
+        entry("communication", gaps.communication, f"{gaps.communicators:g} communicators x {rule.communicator_bytes:g}", basis="prior"),
+        entry("peak_process", values["process"], "peak_reserved + framework + communication", basis="prior", notes=known.stack.sources),
+    ]
+    for item in found:
+        name = item.code.removeprefix("memory.peak_")
+        if name not in values:
+            continue
+        interval = known.stack.intervals[name]
+        bounds = prior(values[name], values[name] * interval.low, values[name] * interval.high, run.interval_coverage)
+        item.low, item.high = bounds.low, bounds.high
+        factor = factors[name]
+        if factor is not None:
+            item.basis, item.n, item.factor, item.uncalibrated = "calibrated", factor.n, factor.factor, plain[name]
+            item.low, item.high = values[name] * factor.low, values[name] * factor.high
+    return found
+
+
+def _sum(values: list[float]) -> float:
+    """Left to right, as every whole is added up."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
