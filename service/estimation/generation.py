@@ -7,7 +7,7 @@ from typing import Any
 
 from .architecture import Attention
 from .run import Run
-from .spread import Spread, prior
+from .spread import Spread, multiples
 
 WEIGHT_BYTES = 2  # generation reads bf16 weights, whatever the trainer holds
 # Decoding reads every weight once a step for the whole batch; engines reach 50-80 % of the memory bandwidth.
@@ -73,7 +73,7 @@ def decode(run: Run, parameters: Any, generated: float, context: float, batch: i
     low, high = DECODE_RANGE
     bound = "memory bandwidth" if bandwidth >= compute else "the matrix units"
     return Decoded(
-        prior(seconds, seconds * low, seconds * high, run.interval_coverage),
+        multiples(seconds, low, high, run.interval_coverage),
         (
             f"{generated:.4g} tokens decoded in batches of {batch} by {copies:g} copies of {spread_over} device(s), bound by {bound}",
             (

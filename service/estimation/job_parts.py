@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .items import Basis
 from .numeric import Number, ceil, ceil_divide, maximum, minimum, sqrt, where
 from .run import Hardware, Run
-from .spread import Spread, exactly, independently, prior, say, together
+from .spread import Spread, exactly, independently, multiples, prior, say, together
 
 # Writing 2.3 TB in 40 s from 48 nodes: 1.2 GB/s a node (BLOOM-176B on Jean Zay, bigscience chronicles, tr11-176B). Network
 # disks of small clusters reach a third of it, a parallel file system on flash four times as much (Llama 3: 2 TB/s sustained from
@@ -95,7 +95,7 @@ def storage_rate(run: Run) -> tuple[Spread, str, Basis]:
     rate = STORAGE_BYTES_PER_SECOND_PER_NODE * maximum(writers, 1)
     low, high = STORAGE_SPEED_RANGE
     return (
-        prior(rate, rate * low, rate * high, run.interval_coverage),
+        multiples(rate, low, high, run.interval_coverage),
         f"storage takes {say(rate)} B/s: 1.2 GB/s from each of {say(writers)} writing node(s) (BLOOM-176B: 2.3 TB in 40 s from 48 nodes)",
         "prior",
     )
@@ -112,7 +112,7 @@ def startup(run: Run, weight_bytes: float | None) -> Timed:
     low, high = START_UP_RANGE
     launch = LAUNCH_SECONDS + LAUNCH_SECONDS_PER_NODE * nodes(run.hardware)
     first = COMPILE_SECONDS if run.software.compile else WARM_UP_SECONDS
-    parts = [prior(s, s * low, s * high, run.interval_coverage) for s in (launch, first)]
+    parts = [multiples(s, low, high, run.interval_coverage) for s in (launch, first)]
     said = [f"launch and communicators {launch:.4g} s, {'compilation' if run.software.compile else 'first steps'} {first:.4g} s (prior)"]
     if run.checkpointing.load_seconds is not None:
         parts.append(exactly(run.checkpointing.load_seconds))

@@ -31,6 +31,8 @@ def _evaluation(run: Run, steps: float | None) -> Iterator[tuple[str, str]]:
 def _post_training(run: Run) -> Iterator[tuple[str, str]]:
     wanted, objective = run.post_training, run.method.objective
     sampled = wanted.prompts is not None
+    if wanted.update_epochs < 1:
+        yield "/post_training/update_epochs", "less than one pass: data says what the updates read"
     paired = bool(wanted.preference_pairs)
     if wanted.samples_per_prompt != 1 and not sampled:
         yield "/post_training/samples_per_prompt", "no prompts are given"

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from .generation import ROLLOUT_BATCH, decode
 from .items import Basis, Item, unknown
 from .run import Run
-from .spread import Spread, exactly, prior
+from .spread import Spread, exactly, multiples
 from .wholes import whole
 
 # Tokenizing a gigabyte takes "less than 20 seconds on a server's CPU" (Hugging Face tokenizers, README): about 32 cores.
@@ -234,7 +234,7 @@ class _Builder:
     def further_epochs(self, training_hours: Item | None) -> None:
         """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
         epochs = self.run.post_training.update_epochs
-        if epochs == 1 or training_hours is None:
+        if epochs <= 1 or training_hours is None:
             return
         if training_hours.expected is None:
             self._unknown("update_epochs", training_hours.reason or "")
@@ -378,7 +378,7 @@ def _preparation(run: Run, work: Work) -> list[Item]:
     if declared.processed_bytes is not None:
         seconds = declared.processed_bytes * TOKENIZE_CORE_SECONDS_PER_BYTE / 3600
         low, high = TOKENIZE_RANGE
-        hours = prior(seconds, seconds * low, seconds * high, run.interval_coverage)
+        hours = multiples(seconds, low, high, run.interval_coverage)
         result.append(
             Item(
                 code="cpu_hours.tokenization",

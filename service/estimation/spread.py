@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -30,16 +31,30 @@ def exactly(value: Number) -> Spread:
     return Spread(value, value, value)
 
 
-def prior(expected: Number, low: Number, high: Number, coverage: float) -> Spread:
-    """A prior stated at 80 % coverage, its bounds moved to another coverage as a normal distribution's would be."""
+def prior(expected: float, low: float, high: float, coverage: float) -> Spread:
+    """A prior stated at 80 % coverage, its bounds moved to another coverage as those of a log-normal distribution.
+
+    A lower bound of zero stays zero where the interval gets wider, and rises in proportion where it gets narrower.
+    """
     if coverage == PRIOR_COVERAGE:
         return Spread(expected, low, high)
-    ratio = NormalDist().inv_cdf(0.5 + coverage / 2) / NormalDist().inv_cdf(0.5 + PRIOR_COVERAGE / 2)
-    return Spread(
-        expected,
-        maximum(expected - (expected - low) * ratio, 0.0),
-        expected + (high - expected) * ratio,
-    )
+    wider = _quantile_ratio(coverage)
+    if expected <= 0:
+        return Spread(expected, max(expected - (expected - low) * wider, 0.0), expected + (high - expected) * wider)
+    below = expected * (low / expected) ** wider if low > 0 else max(expected * (1 - wider), 0.0)
+    return Spread(expected, below, expected * (high / expected) ** wider)
+
+
+def multiples(expected: Number, low: float, high: float, coverage: float) -> Spread:
+    """A prior whose bounds are multiples of what is expected, which may be an array."""
+    bounds = prior(1.0, low, high, coverage)
+    return Spread(expected, expected * bounds.low, expected * bounds.high)
+
+
+@cache
+def _quantile_ratio(coverage: float) -> float:
+    """How much wider the interval of a normal distribution is than the one of 80 %."""
+    return NormalDist().inv_cdf(0.5 + coverage / 2) / NormalDist().inv_cdf(0.5 + PRIOR_COVERAGE / 2)
 
 
 def together(*parts: Spread) -> Spread:

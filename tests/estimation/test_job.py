@@ -296,9 +296,12 @@ def test_optimum_costs_least() -> None:
 
 
 def test_intervals_add_up() -> None:
-    """Together linearly, independently as root sums of squares; other coverages as a normal distribution's."""
+    """Together linearly, independently as root sums of squares; other coverages as a log-normal distribution's."""
     a, b = Spread(10.0, 7.0, 14.0), Spread(20.0, 16.0, 23.0)
     assert together(a, b) == Spread(30.0, 23.0, 37.0)
     assert independently(a, b) == Spread(30.0, 25.0, 35.0)
     wide = prior(10.0, 7.0, 14.0, 0.9)
-    assert wide.high == pytest.approx(10 + 4 * 1.6449 / 1.2816, rel=1e-3)
+    assert wide.high == pytest.approx(10 * 1.4 ** (1.6449 / 1.2816), rel=1e-3)
+    assert wide.low == pytest.approx(10 * 0.7 ** (1.6449 / 1.2816), rel=1e-3)
+    assert prior(10.0, 0.0, 20.0, 0.999999).low == 0
+    assert 0 < prior(10.0, 7.0, 14.0, 0.999999).low < 3  # a positive amount keeps a positive bound
