@@ -20,6 +20,7 @@ from .kit import api, idempotency, migration, problems
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
 from .plans import endpoints as plans
+from .plans.worker import Workers
 from .projects import endpoints as projects
 from .quotes import endpoints as quotes
 from .scaling import endpoints as scaling
@@ -66,6 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         except Exception as error:
             log.warning("old idempotency keys were not removed: %s", type(error).__name__)
         yield
+        app.state.searches.close()
         database.close()
 
     app = FastAPI(
@@ -83,6 +85,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.metrics = Metrics()
+    app.state.searches = Workers(settings.search_processes)
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.estimation.run import Run
 from service.kit import api
 from service.kit.documents import JsonBody
-from service.kit.problems import Fault, Invalid, Unavailable
+from service.kit.problems import Fault, Invalid, Unavailable, invalid
 from service.kit.security import Caller, allow
 from service.quotes import examples
 from service.quotes.issuing import Desk
 
-from . import search, space
+from . import space
+from .passes import Prepared, posted, prepare
 from .schemas import Front, Note, Plan, PlanAnswer, PlanRequest
-from .search import Candidates, Limits, Outcome
+from .search import Candidates, Limits
+from .worker import MOST_ON_FRONT, Job, Shortlist, Workers
 
 router = APIRouter(prefix="/plans", tags=["plans"])
 
 JSON_TYPE = "application/json"
-MOST_PARETO = 50
-# Searches keep a core busy; more of them at once would only make each slower and every other request late.
-_AT_ONCE = threading.BoundedSemaphore(2)
-_WAIT_SECONDS = 30.0
+# Searches wait for a process, and each holds one of the threads that answer other requests: more of them are turned away.
+_AT_ONCE = threading.BoundedSemaphore(4)
 
 _EXAMPLE = {
     "spec": {**examples.SPEC, "batch": {"global_batch_size": 1024}},
@@ -51,43 +51,42 @@ def create_plans(request: Request, body: JsonBody, caller: Caller = allow("plans
     began = time.monotonic()
     asked = body.read(PlanRequest)
     free = space.read(asked.free)
-    if not _AT_ONCE.acquire(timeout=_WAIT_SECONDS):
+    if not _AT_ONCE.acquire(blocking=False):
         raise Unavailable("Other searches are running; try again", headers={"Retry-After": "5"})
     try:
-        answer = _answer(asked, free, Desk(request.app.state.database, caller), began)
+        answer = _answer(asked, free, Desk(request.app.state.database, caller), request.app.state.searches, began)
+    except Invalid as problem:
+        raise _within_spec(problem) from problem
     finally:
         _AT_ONCE.release()
     return Response(answer.model_dump_json(), media_type=JSON_TYPE)
 
 
-def _answer(asked: PlanRequest, free: space.Space, desk: Desk, began: float) -> PlanAnswer:
-    try:
-        outcome = search.search(
-            asked.spec,
-            free,
-            Limits(deadline_seconds=asked.deadline_seconds, budget_device_hours=asked.budget_device_hours),
-            desk.corrections_for,
-            clock=time.monotonic,
-            until=began + asked.time_budget_seconds,
+def _answer(asked: PlanRequest, free: space.Space, desk: Desk, searches: Workers, began: float) -> PlanAnswer:
+    prepared = prepare(asked.spec, free, desk.corrections_for)
+    limits = Limits(deadline_seconds=asked.deadline_seconds, budget_device_hours=asked.budget_device_hours)
+    shortlist = searches.run(
+        Job(
+            passes=prepared.passes,
+            space=free,
+            held=prepared.held_global_batch_size,
+            limits=limits,
+            objective=asked.objective,
+            prices=_prices(prepared) if asked.objective == "cost" else None,
+            limit=asked.limit,
+            seconds=asked.time_budget_seconds - (time.monotonic() - began),
         )
-        found = outcome.candidates
-        price = _prices(outcome) if asked.objective == "cost" else None
-        keys = {"device_hours": found.device_hours, "wall_clock": found.wall_clock_seconds}
-        by = keys[asked.objective] if price is None else found.wall_clock_seconds * price
-        best = search.ranked(found, by)[: asked.limit]
-        plans = [_plan(outcome, free, desk, int(row), rank) for rank, row in enumerate(best, start=1)]
-    except Invalid as problem:
-        raise _within_spec(problem) from problem
-    front = search.pareto(found)[:MOST_PARETO]
+    )
+    rejected = prepared.rejected + Counter(shortlist.rejected)
     return PlanAnswer(
-        plans=plans,
-        pareto=[_front(outcome, free, int(row)) for row in front],
-        rejected={name: count for name, count in sorted(outcome.rejected.items()) if count},
-        searched=outcome.searched,
+        plans=[_plan(prepared, free, desk, shortlist.best, row) for row in range(len(shortlist.best))],
+        pareto=[_front(prepared, free, shortlist.front, row) for row in range(len(shortlist.front))],
+        rejected={name: count for name, count in sorted(rejected.items()) if count},
+        searched=shortlist.searched + prepared.rejected.total(),
         elapsed_seconds=time.monotonic() - began,
-        complete=outcome.complete,
-        held={} if outcome.held_global_batch_size is None else {"global_batch_size": outcome.held_global_batch_size},
-        warnings=_warnings(asked, outcome, found, len(front)),
+        complete=shortlist.complete,
+        held={} if prepared.held_global_batch_size is None else {"global_batch_size": prepared.held_global_batch_size},
+        warnings=_warnings(asked, prepared, shortlist),
     )
 
 
@@ -98,31 +97,33 @@ def _within_spec(problem: Invalid) -> Invalid:
     return Invalid(problem.detail, errors=errors)
 
 
-def _plan(outcome: Outcome, free: space.Space, desk: Desk, row: int, rank: int) -> Plan:
-    spec = search.chosen(outcome, free, row)
+def _plan(prepared: Prepared, free: space.Space, desk: Desk, best: Candidates, row: int) -> Plan:
+    number, axes = _at(best, row)
+    spec = posted(prepared, free, number, axes)
     quote = desk.price(spec).quote
-    run = outcome.runs[int(outcome.candidates.choice[row])]
-    assert run is not None
-    return Plan(rank=rank, spec=spec, chosen=_values(outcome, free, row), summary=quote["summary"], cost=_cost(run, quote))
+    chosen = _chosen(prepared, free, number, axes)
+    return Plan(rank=row + 1, spec=spec, chosen=chosen, summary=quote["summary"], cost=_cost(prepared.passes[number].run, quote))
 
 
-def _front(outcome: Outcome, free: space.Space, row: int) -> Front:
-    found = outcome.candidates
+def _front(prepared: Prepared, free: space.Space, front: Candidates, row: int) -> Front:
+    number, axes = _at(front, row)
     return Front(
-        chosen=_values(outcome, free, row),
-        wall_clock_seconds=float(found.wall_clock_seconds[row]),
-        device_hours=float(found.device_hours[row]),
-        headroom_bytes=float(found.headroom_bytes[row]),
-        spec=search.chosen(outcome, free, row),
+        chosen=_chosen(prepared, free, number, axes),
+        wall_clock_seconds=float(front.wall_clock_seconds[row]),
+        device_hours=float(front.device_hours[row]),
+        headroom_bytes=float(front.headroom_bytes[row]),
+        spec=posted(prepared, free, number, axes),
     )
 
 
-def _values(outcome: Outcome, free: space.Space, row: int) -> dict[str, Any]:
-    found = outcome.candidates
-    spec = outcome.specs[int(found.choice[row])]
-    values: dict[str, Any] = {name: int(column[row]) for name, column in found.axes.items()}
+def _at(candidates: Candidates, row: int) -> tuple[int, dict[str, int]]:
+    return int(candidates.number[row]), {name: int(column[row]) for name, column in candidates.axes.items()}
+
+
+def _chosen(prepared: Prepared, free: space.Space, number: int, axes: Mapping[str, int]) -> dict[str, Any]:
+    values: dict[str, Any] = dict(axes)
     for name in free.choices:
-        part: Any = spec
+        part: Any = prepared.passes[number].spec
         for step in name.split("."):
             part = part.get(step) if isinstance(part, Mapping) else None
         values[name] = part
@@ -138,28 +139,19 @@ def _rate(run: Run) -> tuple[Decimal, str] | None:
     return None
 
 
-def _prices(outcome: Outcome) -> Any:
-    """Money per second of wall clock for each candidate's choice."""
+def _prices(prepared: Prepared) -> list[float]:
+    """Money per second of wall clock for each pass."""
     prices: list[float] = []
     currencies: set[str] = set()
-    for run in outcome.runs:
-        rate = None if run is None else _rate(run)
-        if run is not None and rate is None:
-            raise Invalid(
-                "objective: cost needs a device_hour rate",
-                errors=[Fault("/objective", "cost needs a device_hour rate of every device in spec.rates")],
-            )
-        if run is None or rate is None or run.hardware is None:
-            prices.append(float("inf"))
-            continue
+    for each in prepared.passes:
+        rate = _rate(each.run)
+        if rate is None or each.run.hardware is None:
+            raise invalid("/objective", "cost needs a device_hour rate of every device in spec.rates")
         currencies.add(rate[1])
-        prices.append(float(rate[0]) * run.hardware.device_count / 3600.0)
+        prices.append(float(rate[0]) * each.run.hardware.device_count / 3600.0)
     if len(currencies) > 1:
-        raise Invalid(
-            "objective: rates in several currencies",
-            errors=[Fault("/objective", "the rates are in several currencies, which are not converted")],
-        )
-    return np.asarray(prices, dtype=np.float64)[outcome.candidates.choice]
+        raise invalid("/objective", "the rates are in several currencies, which are not converted")
+    return prices
 
 
 def _cost(run: Run, quote: Mapping[str, Any]) -> dict[str, str] | None:
@@ -170,29 +162,19 @@ def _cost(run: Run, quote: Mapping[str, Any]) -> dict[str, str] | None:
     return {"amount": f"{rate[0] * Decimal(repr(hours)):.2f}", "currency": rate[1]}
 
 
-def _warnings(asked: PlanRequest, outcome: Outcome, found: Candidates, front: int) -> list[Note]:
+def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> list[Note]:
     notes: list[Note] = []
+
+    def note(code: str, detail: str, pointer: str | None = None) -> None:
+        notes.append(Note(code=code, detail=detail, pointer=pointer))
+
     if "efficiency" in asked.spec:
-        notes.append(
-            Note(
-                code="efficiency_left_out",
-                detail="a search predicts the time of every layout: efficiency is left out of the plans",
-                pointer="/spec/efficiency",
-            )
-        )
-    if len(found) and not found.certain.any():
-        notes.append(
-            Note(code="none_certain_to_fit", detail="every layout's memory interval reaches beyond the device's memory", pointer=None)
-        )
-    devices = {run.hardware.device.name for run in outcome.runs if run is not None and run.hardware is not None}
+        note("efficiency_left_out", "a search predicts the time of every layout: efficiency is left out of the plans", "/spec/efficiency")
+    if shortlist.found and not shortlist.any_certain:
+        note("none_certain_to_fit", "every layout's memory interval reaches beyond the device's memory")
+    devices = {each.run.hardware.device.name for each in prepared.passes if each.run.hardware is not None}
     if len(devices) > 1 and asked.objective == "device_hours":
-        notes.append(
-            Note(
-                code="unlike_devices",
-                detail="device-hours of unlike devices are not equivalent: rank by wall_clock or cost",
-                pointer="/objective",
-            )
-        )
-    if front == MOST_PARETO:
-        notes.append(Note(code="pareto_cut", detail=f"the fastest {MOST_PARETO} of the Pareto front", pointer=None))
+        note("unlike_devices", "device-hours of unlike devices are not equivalent: rank by wall_clock or cost", "/objective")
+    if len(shortlist.front) == MOST_ON_FRONT:
+        note("pareto_cut", f"the fastest {MOST_ON_FRONT} of the Pareto front are answered")
     return notes

@@ -19,7 +19,7 @@ def _divides(dividend: Values | float, divisor: Values | float) -> Mask:
     return np.asarray(np.mod(dividend, divisor) == 0)
 
 
-def faults(run: Run, devices: int, per_node: int) -> Iterator[tuple[str, Mask]]:
+def faults(run: Run, devices: int) -> Iterator[tuple[str, Mask]]:
     """Each rule with the layouts that break it; a layout counts under the first rule it breaks.
 
     The rules are those of the frameworks: heads and key/value heads are split or repeated over tensor ranks; interleaving wants

@@ -1,13 +1,14 @@
 """The search: every legal layout through the core's own expressions, what does not fit or comes late put aside, the rest ranked.
 
-Pure training time, device-hours and peak memory of thousands of layouts are arrays that the same functions compute which price
-one quote; the few that are answered are then quoted singly, whole job included, so that a plan says what its quote will say.
+Wall clock, device-hours and peak memory of thousands of layouts are arrays that the same functions compute which price one quote;
+the few that are answered are then quoted singly, so that a plan says what its quote will say. Everything here is plain data, so
+that a search can run in a process of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,64 +19,20 @@ from service.estimation import job, memory, parameters, step_time, storage, toke
 from service.estimation.correction import Corrections
 from service.estimation.parameters import Parameters
 from service.estimation.run import Batch, Layout, Run
-from service.estimation.spread import Spread
+from service.estimation.spread import exactly
 from service.estimation.step_time import StepTime
 from service.estimation.tokens import Workload
 from service.kit.problems import Invalid
-from service.specs.load import parse
-from service.specs.resolve import resolve
 
 from . import legal
-from .space import Space, Values, with_values, without
+from .passes import Pass
+from .space import Space, Values
 
-CHUNK = 8_192  # layouts a pass: the arrays of one stay in the cache
+RULED = 65_536  # layouts that the rules look at in one go
+PRICED = 8_192  # layouts that are priced in one go: their arrays stay in the cache
 
 _PARALLELISM = ("tensor", "pipeline", "context", "expert", "virtual_pipeline")
-CorrectionsFor = Callable[[Mapping[str, Any], Run], Corrections]
 Clock = Callable[[], float]
-
-
-@dataclass(slots=True)
-class Candidates:
-    """Layouts that fit, one row each."""
-
-    choice: NDArray[np.int64]
-    axes: dict[str, Values]
-    training_seconds: Values
-    wall_clock_seconds: Values
-    device_hours: Values  # of pure training, as the summary of a quote gives them
-    process_bytes: Values
-    headroom_bytes: Values
-    certain: NDArray[np.bool_]  # fits even at the interval's upper end
-
-    def __len__(self) -> int:
-        return len(self.choice)
-
-    def take(self, rows: NDArray[Any]) -> Candidates:
-        """Some of the rows."""
-        return Candidates(
-            choice=self.choice[rows],
-            axes={name: column[rows] for name, column in self.axes.items()},
-            training_seconds=self.training_seconds[rows],
-            wall_clock_seconds=self.wall_clock_seconds[rows],
-            device_hours=self.device_hours[rows],
-            process_bytes=self.process_bytes[rows],
-            headroom_bytes=self.headroom_bytes[rows],
-            certain=self.certain[rows],
-        )
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a search found and what it put aside."""
-
-    candidates: Candidates
-    specs: list[dict[str, Any]]  # the spec of each choice, its axes left out
-    runs: list[Run | None]
-    rejected: Counter[str] = field(default_factory=Counter)
-    searched: int = 0
-    complete: bool = True
-    held_global_batch_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,146 +43,142 @@ class Limits:
     budget_device_hours: float | None = None
 
 
-def search(
-    spec: Mapping[str, Any], space: Space, limits: Limits, corrections_for: CorrectionsFor, *, clock: Clock, until: float
-) -> Outcome:
-    """Evaluate the space in its own order, until ``clock()`` passes ``until``."""
-    spec = without(spec, ["efficiency"])
-    held = _held_batch(spec, space)
-    outcome = Outcome(candidates=_none(space), specs=[], runs=[], held_global_batch_size=held)
-    found: list[Candidates] = []
-    for number, values in enumerate(space.passes()):
-        if clock() >= until and outcome.searched:
-            outcome.complete = False
+@dataclass(slots=True)
+class Candidates:
+    """Layouts that fit, one row each."""
+
+    number: NDArray[np.int64]  # of the pass
+    axes: dict[str, Values]
+    wall_clock_seconds: Values
+    device_hours: Values  # of pure training, as the summary of a quote gives them
+    process_bytes: Values
+    headroom_bytes: Values
+    certain: NDArray[np.bool_]  # fits even at the interval's upper end
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, rows: NDArray[Any]) -> Candidates:
+        """Some of the rows."""
+        return Candidates(
+            number=self.number[rows],
+            axes={name: column[rows] for name, column in self.axes.items()},
+            wall_clock_seconds=self.wall_clock_seconds[rows],
+            device_hours=self.device_hours[rows],
+            process_bytes=self.process_bytes[rows],
+            headroom_bytes=self.headroom_bytes[rows],
+            certain=self.certain[rows],
+        )
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found and what it put aside."""
+
+    candidates: Candidates
+    rejected: Counter[str] = field(default_factory=Counter)
+    searched: int = 0
+    complete: bool = True
+
+
+def search(passes: Sequence[Pass], space: Space, held: int | None, limits: Limits, *, clock: Clock, until: float) -> Found:
+    """Evaluate the passes in their order, until ``clock()`` passes ``until``; something is always searched."""
+    result = Found(candidates=_none(space))
+    kept: list[Candidates] = []
+    for number, each in enumerate(passes):
+        for columns in _legal(each.run, space, held, result, clock, until):
+            found = _priced(each, number, columns, held, limits, result.rejected)
+            if len(found):
+                kept.append(found)
+        if not result.complete:
             break
-        chosen = with_values(spec, values)
-        base = _base(chosen, space, held)
-        outcome.specs.append(chosen)
-        try:
-            run = resolve(parse(base)).run
-        except Invalid as problem:
-            outcome.rejected[_of_a_choice(problem, values)] += space.layouts_per_choice
-            outcome.searched += space.layouts_per_choice
-            outcome.runs.append(None)
-            continue
-        outcome.runs.append(run)
-        reason = step_time.why_not(run)
-        if reason is not None:
-            raise Invalid(f"The step time of the run cannot be predicted: {reason}")
-        corrections = corrections_for(base, run)
-        for chunk in space.chunks(CHUNK):
-            if clock() >= until and outcome.searched:
-                outcome.complete = False
-                break
-            outcome.searched += len(next(iter(chunk.values()))) if chunk else 1
-            kept = _evaluate(run, number, chunk, space, held, limits, corrections, outcome.rejected)
-            if kept is not None and len(kept):
-                found.append(kept)
-    outcome.candidates = _joined(found, space)
-    return outcome
+    result.candidates = _joined(kept, space)
+    return result
 
 
-def _of_a_choice(problem: Invalid, values: Mapping[str, Any]) -> str:
-    """Why a combination of choices makes no spec; raises the problem where the choices are not to blame."""
-    pointers = [fault.pointer for fault in problem.errors]
-    own = ["/" + name.replace(".", "/") for name in values]
-    if "hardware.device_count" in values:
-        own.append("/parallelism")  # what is not free does not divide it
-    if not pointers or not all(pointer.startswith(tuple(own)) for pointer in pointers):
-        raise problem
-    return "invalid_choice:" + pointers[0]
-
-
-def _held_batch(spec: Mapping[str, Any], space: Space) -> int | None:
-    """Sequences a step that the search keeps: a layout must not change the training. None where the caller frees it."""
-    if "batch.global_batch_size" in space.axes or "batch.gradient_accumulation_steps" in space.axes:
-        return None
-    given = spec.get("batch")
-    if isinstance(given, Mapping) and given.get("global_batch_size") is not None:
-        return int(given["global_batch_size"])
-    first = {name: values[0] for name, values in space.choices.items()}
-    laid_out = [name for name in space.axes if name.startswith("parallelism.")]
-    return int(resolve(parse(without(with_values(spec, first), laid_out))).run.batch.global_batch_size)
-
-
-def _base(spec: Mapping[str, Any], space: Space, held: int | None) -> dict[str, Any]:
-    """A spec of the pass with the layout that is not free: what the arrays replace takes its default."""
-    free = list(space.axes)
-    if held is not None:
-        free.append("batch.gradient_accumulation_steps")
-        return with_values(without(spec, free), {"batch.global_batch_size": held})
-    return without(spec, [*free, "batch.global_batch_size"])
-
-
-def _evaluate(
-    run: Run,
-    number: int,
-    chunk: Mapping[str, Values],
-    space: Space,
-    held: int | None,
-    limits: Limits,
-    corrections: Corrections,
-    rejected: Counter[str],
-) -> Candidates | None:
+def _legal(run: Run, space: Space, held: int | None, result: Found, clock: Clock, until: float) -> Iterator[dict[str, Values]]:
+    """The legal layouts of a pass, gathered into pieces that are worth pricing."""
     assert run.hardware is not None
-    rows = len(next(iter(chunk.values()))) if chunk else 1
-    everything = _laid_out(run, chunk, held, rows)
-    alive = np.ones(rows, dtype=bool)
-    for name, broken in legal.faults(everything, run.hardware.device_count, run.hardware.devices_per_node):
-        fallen = alive & broken
-        rejected[name] += int(fallen.sum())
-        alive &= ~fallen
-    if not alive.any():
-        return None
-    chunk = {name: column[alive] for name, column in chunk.items()}
-    laid = _laid_out(run, chunk, held, int(alive.sum()))
-    peaks = memory.process_peaks(laid, corrections)
+    pending: list[dict[str, Values]] = []
+    rows_pending = 0
+    for chunk in space.chunks(RULED):
+        if clock() >= until and result.searched:
+            result.complete = False
+            break
+        rows = len(next(iter(chunk.values()))) if chunk else 1
+        result.searched += rows
+        alive = np.ones(rows, dtype=bool)
+        for name, broken in legal.faults(_laid_out(run, chunk, held, rows), run.hardware.device_count):
+            fallen = alive & broken
+            result.rejected[name] += int(fallen.sum())
+            alive &= ~fallen
+        count = int(alive.sum())
+        if count:
+            pending.append({name: column[alive] for name, column in chunk.items()} if chunk else {})
+            rows_pending += count
+        if rows_pending >= PRICED:
+            yield from _pieces(pending)
+            pending, rows_pending = [], 0
+    if rows_pending:
+        yield from _pieces(pending)
+
+
+def _pieces(pending: list[dict[str, Values]]) -> Iterator[dict[str, Values]]:
+    joined = {name: np.concatenate([columns[name] for columns in pending]) for name in pending[0]}
+    rows = len(next(iter(joined.values()))) if joined else 1
+    for start in range(0, rows, PRICED):
+        yield {name: column[start : start + PRICED] for name, column in joined.items()}
+
+
+def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | None, limits: Limits, rejected: Counter[str]) -> Candidates:
+    """The layouts of a piece that fit and come in time."""
+    run, corrections = each.run, each.corrections
+    assert run.hardware is not None
+    rows = len(next(iter(columns.values()))) if columns else 1
+    limit = float(run.hardware.device.memory_bytes)
+    peaks = memory.process_peaks(_laid_out(run, columns, held, rows), corrections)
     if peaks is None:
         raise Invalid("The memory of the run cannot be estimated: its shape or sequence_length is not known")
-    limit = float(run.hardware.device.memory_bytes)
-    shape = np.ones(int(alive.sum()))
-    process = np.asarray(peaks.expected * shape)
+    ones = np.ones(rows)
+    process = peaks.expected * ones
     fits = process <= limit  # uncertain ones are kept where they are expected to fit
-    hopeless = np.asarray(peaks.low * shape) > limit
+    hopeless = peaks.low * ones > limit
     rejected["does_not_fit"] += int(hopeless.sum())
     rejected["unlikely_to_fit"] += int((~fits & ~hopeless).sum())
-    if not fits.any():
-        return None
-    chunk = {name: column[fits] for name, column in chunk.items()}
-    laid = _laid_out(run, chunk, held, int(fits.sum()))
+    columns = {name: column[fits] for name, column in columns.items()}
+    process, certain = process[fits], (peaks.high * ones)[fits] <= limit
+    if not len(process):
+        return _empty(columns)
+    laid = _laid_out(run, columns, held, len(process))
     counts = parameters.count(run)
     work = tokens.workload(laid)
     predicted = step_time.predict(laid, counts, work)
     if predicted is None or work.steps is None:
         raise Invalid("The step time of the run cannot be predicted")
-    ones = np.ones(int(fits.sum()))
     training, wall = _times(laid, counts, work, predicted, corrections)
-    kept = Candidates(
-        choice=np.full(int(fits.sum()), number),
-        axes=dict(chunk),
-        training_seconds=training * ones,
+    ones = np.ones(len(process))
+    found = Candidates(
+        number=np.full(len(process), number),
+        axes=columns,
         wall_clock_seconds=wall * ones,
         device_hours=training * ones * (run.hardware.device_count / 3600.0),
-        process_bytes=process[fits],
-        headroom_bytes=limit - process[fits],
-        certain=np.asarray(peaks.high * shape)[fits] <= limit,
+        process_bytes=process,
+        headroom_bytes=limit - process,
+        certain=certain,
     )
-    for name, seconds in (
-        ("over_deadline", limits.deadline_seconds),
-        ("over_budget", None if limits.budget_device_hours is None else limits.budget_device_hours * 3600.0 / run.hardware.device_count),
-    ):
+    budget = None if limits.budget_device_hours is None else limits.budget_device_hours * 3600.0 / run.hardware.device_count
+    for name, seconds in (("over_deadline", limits.deadline_seconds), ("over_budget", budget)):
         if seconds is not None:
-            over = kept.wall_clock_seconds > seconds
+            over = found.wall_clock_seconds > seconds
             rejected[name] += int(over.sum())
-            kept = kept.take(~over)
-    return kept
+            found = found.take(~over)
+    return found
 
 
 def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, corrections: Corrections) -> tuple[Any, Any]:
     """Seconds of pure training and of the whole job, corrected as a quote is."""
     own = corrections.get("time.step")
-    factor = 1.0 if own is None else own.factor
-    step = Spread(predicted.seconds * factor, predicted.seconds * factor, predicted.seconds * factor)
+    step = exactly(predicted.seconds * (1.0 if own is None else own.factor))
     training = step.times(work.steps)
     checkpoint = storage.checkpoint_bytes(run, counts)
     wall = job.wall_clock_seconds(run, work, counts, step=step, training=training, checkpoint=checkpoint)
@@ -237,61 +190,57 @@ def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, co
     return training.expected, wall
 
 
-def _laid_out(run: Run, chunk: Mapping[str, Values], held: int | None, rows: int) -> Run:
-    """The run with its layout and batch as arrays."""
+def _laid_out(run: Run, columns: Mapping[str, Values], held: int | None, rows: int) -> Run:
+    """The run with its layout and batch as arrays; what is not free stays a number."""
     assert run.hardware is not None
-    layout = run.layout
-    sizes: dict[str, Any] = {name: chunk.get(f"parallelism.{name}", np.full(rows, float(getattr(layout, name)))) for name in _PARALLELISM}
+    layout, batch = run.layout, run.batch
+    sizes: dict[str, Any] = {name: columns.get(f"parallelism.{name}", float(getattr(layout, name))) for name in _PARALLELISM}
     data = run.hardware.device_count / (sizes["tensor"] * sizes["pipeline"] * sizes["context"])
-    micro = chunk.get("batch.micro_batch_size", np.full(rows, float(run.batch.micro_batch_size)))
-    whole = chunk.get("batch.global_batch_size", None if held is None else np.full(rows, float(held)))
-    steps = chunk.get("batch.gradient_accumulation_steps")
+    micro: Any = columns.get("batch.micro_batch_size", float(batch.micro_batch_size))
+    whole: Any = columns.get("batch.global_batch_size", None if held is None else float(held))
+    steps: Any = columns.get("batch.gradient_accumulation_steps")
     if steps is None:
-        steps = np.full(rows, float(run.batch.gradient_accumulation_steps)) if whole is None else whole / (micro * data)
+        steps = float(batch.gradient_accumulation_steps) if whole is None else whole / (micro * data)
     if whole is None:
         whole = micro * steps * data
-    group = layout.shard_group_size
     return replace(
         run,
-        layout=Layout(**sizes, data=data, sequence_parallel=layout.sequence_parallel, sharding=layout.sharding, shard_group_size=group),
+        layout=Layout(
+            **sizes,
+            data=data,
+            sequence_parallel=layout.sequence_parallel,
+            sharding=layout.sharding,
+            shard_group_size=layout.shard_group_size,
+        ),
         batch=Batch(micro_batch_size=micro, gradient_accumulation_steps=steps, global_batch_size=whole),
     )
 
 
-def chosen(outcome: Outcome, space: Space, row: int) -> dict[str, Any]:
-    """The spec of one candidate, ready to be posted."""
-    found = outcome.candidates
-    values: dict[str, Any] = {name: int(column[row]) for name, column in found.axes.items()}
-    spec = outcome.specs[int(found.choice[row])]
-    if outcome.held_global_batch_size is not None:
-        spec = without(spec, ["batch.gradient_accumulation_steps"])
-        values["batch.global_batch_size"] = outcome.held_global_batch_size
-    elif "batch.gradient_accumulation_steps" not in space.axes:
-        spec = without(spec, ["batch.gradient_accumulation_steps"])
-    elif "batch.global_batch_size" not in space.axes:
-        spec = without(spec, ["batch.global_batch_size"])
-    return with_values(spec, values)
+def _empty(columns: Mapping[str, Values]) -> Candidates:
+    none = np.zeros(0)
+    axes = dict.fromkeys(columns, none)
+    return Candidates(np.zeros(0, dtype=np.int64), axes, none, none, none, none, np.zeros(0, dtype=bool))
 
 
 def _none(space: Space) -> Candidates:
-    empty = np.zeros(0)
-    return Candidates(
-        np.zeros(0, dtype=np.int64), dict.fromkeys(space.axes, empty), empty, empty, empty, empty, empty, np.zeros(0, dtype=bool)
-    )
+    return _empty(dict.fromkeys(space.axes, np.zeros(0)))
 
 
 def _joined(found: list[Candidates], space: Space) -> Candidates:
     if not found:
         return _none(space)
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in found])
+
     return Candidates(
-        choice=np.concatenate([part.choice for part in found]),
+        number=column("number"),
         axes={name: np.concatenate([part.axes[name] for part in found]) for name in space.axes},
-        training_seconds=np.concatenate([part.training_seconds for part in found]),
-        wall_clock_seconds=np.concatenate([part.wall_clock_seconds for part in found]),
-        device_hours=np.concatenate([part.device_hours for part in found]),
-        process_bytes=np.concatenate([part.process_bytes for part in found]),
-        headroom_bytes=np.concatenate([part.headroom_bytes for part in found]),
-        certain=np.concatenate([part.certain for part in found]),
+        wall_clock_seconds=column("wall_clock_seconds"),
+        device_hours=column("device_hours"),
+        process_bytes=column("process_bytes"),
+        headroom_bytes=column("headroom_bytes"),
+        certain=column("certain"),
     )
 
 
@@ -301,10 +250,10 @@ def ranked(candidates: Candidates, by: Values) -> NDArray[np.int64]:
 
 
 def pareto(candidates: Candidates) -> NDArray[np.int64]:
-    """Rows that no other beats in wall clock, device-hours and head-room together, fastest first."""
+    """Rows that no other beats in wall clock, device-hours and head-room together, fastest first; of equal rows the first."""
     order = np.lexsort((-candidates.headroom_bytes, candidates.device_hours, candidates.wall_clock_seconds))
     front: list[int] = []
-    best: list[tuple[float, float]] = []  # (device-hours, head-room) of the front, each beaten by none before it
+    best: list[tuple[float, float]] = []  # (device-hours, head-room) of the front that none of the front beats
     hours, room = candidates.device_hours, candidates.headroom_bytes
     for row in order:
         h, r = float(hours[row]), float(room[row])

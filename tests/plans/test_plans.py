@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 from service.estimation.run import Run
 from service.kit.problems import Invalid
 from service.plans import search, space
-from service.plans.search import Limits, Outcome
+from service.plans.passes import posted, prepare
+from service.plans.search import Limits
 from service.quotes import quoting
 from service.specs.load import run_of
 
@@ -39,12 +40,25 @@ FREE: dict[str, list[Any]] = {
 }
 
 
-def run_search(
-    spec: Mapping[str, Any] = SPEC, free: Mapping[str, list[Any]] = FREE, limits: Limits | None = None
-) -> tuple[Outcome, space.Space]:
-    wanted = space.read(free)
-    until = time.monotonic() + 60
-    return search.search(spec, wanted, limits or Limits(), lambda _, __: {}, clock=time.monotonic, until=until), wanted
+class Outcome:
+    """A whole search in this process."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.space = space.read(FREE)
+        self.prepared = prepare(SPEC, self.space, lambda _, __: {})
+        held = self.prepared.held_global_batch_size
+        found = search.search(self.prepared.passes, self.space, held, limits, clock=time.monotonic, until=time.monotonic() + 60)
+        self.candidates, self.rejected = found.candidates, found.rejected
+        self.searched, self.complete = found.searched, found.complete
+
+    def spec(self, row: int) -> dict[str, Any]:
+        axes = {name: int(column[row]) for name, column in self.candidates.axes.items()}
+        return posted(self.prepared, self.space, int(self.candidates.number[row]), axes)
+
+
+def run_search(limits: Limits | None = None) -> tuple[Outcome, space.Space]:
+    outcome = Outcome(limits or Limits())
+    return outcome, outcome.space
 
 
 def figures(quote: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -57,11 +71,11 @@ def figures(quote: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def test_every_candidate_quoted_singly_gives_the_same_figures_to_the_last_bit() -> None:
-    outcome, wanted = run_search()
+    outcome, _wanted = run_search()
     found = outcome.candidates
     assert len(found) > 20
     for row in range(len(found)):
-        quote = quoting.build(search.chosen(outcome, wanted, row))
+        quote = quoting.build(outcome.spec(row))
         assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
 
 
@@ -97,9 +111,9 @@ def test_the_legal_layouts_are_those_of_a_second_implementation() -> None:
 
 
 def test_the_training_is_the_same_in_every_plan() -> None:
-    outcome, wanted = run_search()
+    outcome, _wanted = run_search()
     for row in range(0, len(outcome.candidates), 7):
-        run = run_of(search.chosen(outcome, wanted, row))
+        run = run_of(outcome.spec(row))
         assert run.batch.global_batch_size == 512
         assert run.batch.micro_batch_size * run.batch.gradient_accumulation_steps * run.layout.data == 512
 
@@ -138,7 +152,8 @@ def test_the_same_search_gives_the_same_answer() -> None:
 def test_a_spent_time_budget_is_reported() -> None:
     wanted = space.read(FREE)
     ticks = itertools.count()
-    outcome = search.search(SPEC, wanted, Limits(), lambda _, __: {}, clock=lambda: float(next(ticks)), until=2.0)
+    passes = prepare(SPEC, wanted, lambda _, __: {}).passes
+    outcome = search.search(passes, wanted, 512, Limits(), clock=lambda: float(next(ticks)), until=1.0)
     assert not outcome.complete
     assert 0 < outcome.searched < wanted.size
 
