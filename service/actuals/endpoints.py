@@ -180,6 +180,8 @@ def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals)
     if actuals.format is None:
         raise intake.refused("/external_ref", "needed: which job it was (or send the tool's document, where it names the job)")
     reading = intake.read_document(actuals)
+    if reading.attempts and not any(intake.references(attempt) or attempt.quote_ids for attempt in reading.attempts):
+        raise intake.refused("/external_ref", "needed: the document does not name its job")
     ignored = list(reading.ignored)
     by_quote: dict[str, tuple[quotes.Stored, list[Attempt]]] = {}
     for attempt in reading.attempts:

@@ -16,6 +16,8 @@ from .readers import read
 from .schemas import Actuals
 
 DOCUMENT = "/document"
+LONGEST_NAME = 200  # of a job; what the column holds
+_MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,20 @@ def read_document(body: Actuals, quoted_device_count: int | None = None) -> Read
     assert body.format is not None
     hints = Hints(device_count=body.device_count, quoted_device_count=quoted_device_count, outcome=body.outcome)
     try:
-        return read(body.format, body.document, hints)
+        reading = read(body.format, body.document, hints)
     except Unreadable as problem:
         raise refused(DOCUMENT + problem.pointer, f"{body.format}: {problem.detail}") from None
+    for attempt in reading.attempts:
+        # A document sent as text is not seen by the gates that a body passes.
+        if any(name and not _storable(name) for name in (attempt.job_id, *attempt.job_names)):
+            raise refused(DOCUMENT, f"{body.format}: the name of a job is too long, or holds what cannot be stored")
+        if (attempt.steps_completed or 0) > _MOST or (attempt.device_count or 0) > _MOST:
+            raise refused(DOCUMENT, f"{body.format}: a count is beyond 2**53")
+    return reading
+
+
+def _storable(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def choose(reading: Reading, wanted: Sequence[str], stated: bool) -> Reading:

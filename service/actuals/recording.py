@@ -58,14 +58,16 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
             rows.append(found)
     _add_observations(existing, new, quoted)
     repository.add(connection, new)
-    if any(row["outcome"] == "completed" and _covers_training(row) for row in new):
+    if any(_measures_the_run(row) for row in new):
         record_event(connection, quote.id, "measured", now)
     return Recording(rows, new)
 
 
-def _covers_training(row: Mapping[str, Any]) -> bool:
+def _measures_the_run(row: Mapping[str, Any]) -> bool:
+    """Whether a row is of a run that is known to have completed its training."""
     covers: str | None = row["covers"]
-    return covers is None or "training" in covers.split()
+    covered = covers is None or "training" in covers.split()
+    return row["outcome"] == "completed" and covered and "outcome_inferred" not in row["flags"].split()
 
 
 def _number(attempt: Attempt, stored: Sequence[Mapping[str, Any]]) -> Attempt:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from . import codes
+from . import codes, comparison
 from .measurement import Attempt, Value
 from .quoted import Quoted
 
@@ -68,7 +68,8 @@ def _flag(value: Value, attempt: Attempt, quoted: Quoted) -> Value:
     item = quoted.items.get(value.code)
     if attempt.device_count and quoted.device_count and attempt.device_count != quoted.device_count:
         flags.append("device_count_differs")
-    comparable = value.scope != "sum" and value.basis != "utilized" and (attempt.outcome == "completed" or codes.steady(value.code))
+    of_the_run = attempt.outcome == "completed" or codes.steady(value.code)
+    comparable = of_the_run and comparison.comparable(value.code, value.scope, value.basis) is None
     if item is not None and item.expected and value.value > 0 and comparable:
         if not 1 / FAR < value.value / item.expected < FAR:
             flags.append("far_from_estimate")

@@ -367,6 +367,25 @@ def test_unreadable_document(client: TestClient) -> None:
     assert pointers(answer) == ["/document"] and "memory.peak_allocated" in answer["errors"][0]["detail"]
 
 
+def test_what_text_may_hide(client: TestClient) -> None:
+    """A document sent as text may hold what a body may not: names that cannot be stored are refused, not failed on."""
+    made = quote(client)
+    run = {"id": "x", "state": "finished", "summary": {"_runtime": 5.0, "train/global_step": 3}}
+    for name in ("a\0b", "\ud800", "x" * 300):
+        answer = post(client, made["id"], {"format": "wandb_summary", "document": json.dumps({**run, "id": name})}, 422)
+        assert pointers(answer) == ["/document"]
+    unnamed = client.post("/v1/actuals", json={"format": "hf_all_results", "document": {"train_runtime": 5.0}})
+    assert (unnamed.status_code, pointers(unnamed.json())) == (422, ["/external_ref"])
+
+
+def test_memory_alone_does_not_end_a_run(client: TestClient) -> None:
+    """Statistics of the allocator say nothing about completion."""
+    made = quote(client)
+    post(client, made["id"], {"format": "torch_memory", "document": {"max_memory_allocated": 6e10}})
+    assert client.get(f"/v1/quotes/{made['id']}").json()["status"] == "open"
+    assert row(client, made["id"], "memory.peak_allocated")["measured"] == 6e10
+
+
 # --- Order, keys, scopes --------------------------------------------------------------------------------------------
 
 

@@ -332,7 +332,7 @@ def test_snapshot_is_replayed() -> None:
     values = by_code(only(read("torch_memory", snapshot)))
     # 400 at the dump; before the free 1000; before the second allocation 700; before the first 100.
     assert (values["memory.peak_allocated"].value, values["memory.peak_reserved"].value) == (1000, 1500)
-    assert values["memory.peak_allocated"].flags == ("window_only",)
+    assert values["memory.peak_allocated"].flags == ("window_only", "outcome_inferred")
     with pytest.raises(Unreadable, match="not the peak"):
         read("torch_memory", {**snapshot, "device_traces": [[]]})
 
@@ -383,7 +383,9 @@ def test_wandb_summary() -> None:
     assert {"/train/total_flos", "/train/num_input_tokens_seen", "/mfu(%)"} <= ignored(reading).keys()
     exported = {"id": "ab12", "state": "crashed", "summaryMetrics": json.dumps(summary)}
     crashed = only(read("wandb_summary", exported))
-    assert (crashed.outcome, crashed.job_id, by_code(crashed)) == ("failed", "ab12", values)
+    assert (crashed.outcome, crashed.job_id) == ("failed", "ab12")
+    assert {code: value.value for code, value in by_code(crashed).items()} == {code: value.value for code, value in values.items()}
+    assert "outcome_inferred" in values["time.wall_clock"].flags and "outcome_inferred" not in by_code(crashed)["time.wall_clock"].flags
 
 
 def test_mlflow_run() -> None:
@@ -430,7 +432,7 @@ def test_dcgm_memory_is_mebibytes() -> None:
     points = [[(0, "60000"), (60, "61000")], [(0, "62000"), (60, "50000")]]
     document = answer(*(series("DCGM_FI_DEV_FB_USED", gpu, p) for gpu, p in enumerate(points)))
     memory = by_code(only(read("prometheus", document)))["memory.peak_process"]
-    assert (memory.value, memory.scope, memory.flags) == (62000 * MIB, "max", ("sampled",))
+    assert (memory.value, memory.scope, memory.flags) == (62000 * MIB, "max", ("sampled", "outcome_inferred"))
 
 
 def test_the_query_names_what_a_function_dropped() -> None:

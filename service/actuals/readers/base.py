@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..measurement import Hints, Unreadable, utc
+from ..measurement import Hints, Unreadable, Value, utc
 
 _LFS = "version https://git-lfs.github.com/spec/"
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -78,9 +79,9 @@ def number(value: Any) -> float | None:
 
 
 def count(value: Any) -> int | None:
-    """A non-negative whole number; None for anything else."""
+    """A whole number from 0 to 2**53; None for anything else."""
     found = number(value)
-    return int(found) if found is not None and found >= 0 and found == int(found) else None
+    return int(found) if found is not None and 0 <= found <= 2**53 and found == int(found) else None
 
 
 def dig(value: Any, *keys: str) -> Any:
@@ -90,6 +91,16 @@ def dig(value: Any, *keys: str) -> Any:
             return None
         value = value.get(key)
     return value
+
+
+def before(end: datetime | None, seconds: float | None) -> datetime | None:
+    """When something began that took these seconds; None where that is no time."""
+    if end is None or seconds is None:
+        return None
+    try:
+        return end - timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
@@ -108,7 +119,7 @@ def parse_time(value: Any) -> datetime | None:
         return None  # "Unknown", "None", ""
     try:
         return utc(datetime.fromisoformat(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -145,6 +156,11 @@ def devices(hints: Hints, found: int | None = None) -> tuple[int | None, tuple[s
     if hints.quoted_device_count:
         return hints.quoted_device_count, ("device_count_from_quote",)
     return None, ()
+
+
+def inferred(values: Iterable[Value]) -> tuple[Value, ...]:
+    """Values of an attempt whose ending the document does not state."""
+    return tuple(replace(value, flags=(*value.flags, "outcome_inferred")) for value in values)
 
 
 def first(values: Iterable[Any]) -> Any:

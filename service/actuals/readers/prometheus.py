@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..measurement import MIB, Attempt, Collector, Hints, Reading, Unreadable, Value
-from .base import as_json, dig, median, number, parse_time
+from .base import as_json, dig, inferred, median, number, parse_time
 
 _METRIC = re.compile(r"DCGM_FI_[A-Z0-9_]+")
 _MEMORY, _UTILIZATION = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL"
@@ -41,7 +41,7 @@ def read(document: Any, hints: Hints) -> Reading:
         started_at=parse_time(min(span)) if len(set(span)) > 1 else None,
         ended_at=parse_time(max(span)) if len(set(span)) > 1 else None,
         device_count=hints.device_count,
-        values=tuple(into.values),
+        values=tuple(into.values) if hints.outcome else inferred(into.values),
     )
     return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..measurement import MIB, Attempt, Collector, Hints, Outcome, Phase, Reading, Unreadable, Value
-from .base import devices, number, seconds_between
+from .base import count, devices, number, seconds_between
 
 METHOD = "scheduler accounting"
 # The allocation covers whatever the job did, from its start to its end.
@@ -95,10 +95,10 @@ def size_bytes(value: str | float | None) -> float | None:
 
 def device_count(resources: Mapping[str, str | float]) -> int | None:
     """Devices of an allocation: the untyped entry, which holds all of them; the typed ones are added only without it."""
-    if (whole := number(resources.get("gres/gpu"))) is not None:
-        return int(whole)
-    typed = [number(value) or 0 for name, value in resources.items() if name.startswith("gres/gpu:")]
-    return int(sum(typed)) if typed else None
+    if (whole := count(resources.get("gres/gpu"))) is not None:
+        return whole
+    typed = [count(value) or 0 for name, value in resources.items() if name.startswith("gres/gpu:")]
+    return count(sum(typed)) if typed else None
 
 
 def reading(records: Iterable[Record], hints: Hints, *, requeued_as_pending: bool = False) -> Reading:

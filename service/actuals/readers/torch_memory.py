@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..measurement import GIB, MIB, Attempt, Collector, Hints, Reading, Scope, Unreadable, Value
-from .base import as_json, dig, number, objects, refuse_pointer
+from .base import as_json, dig, inferred, number, objects, refuse_pointer
 
 _ALLOCATED, _RESERVED = "memory.peak_allocated", "memory.peak_reserved"
 _METHODS = {_ALLOCATED: "torch.cuda.max_memory_allocated", _RESERVED: "torch.cuda.max_memory_reserved"}
@@ -54,7 +54,11 @@ def read(document: Any, hints: Hints) -> Reading:
         if found
     )
     attempt = Attempt(
-        source="torch", outcome=hints.outcome or "completed", covers=("training",), device_count=hints.device_count, values=values
+        source="torch",
+        outcome=hints.outcome or "completed",
+        covers=("training",),
+        device_count=hints.device_count,
+        values=values if hints.outcome else inferred(values),
     )
     return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
 

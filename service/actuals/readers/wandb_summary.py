@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from ..measurement import Attempt, Collector, Hints, Outcome, Reading, Unreadable, Value
-from .base import as_json, as_object, dig, first, number, parse_time
+from .base import as_object, before, dig, first, inferred, number, parse_time
 from .metrics import metric_values
 
 _OUTCOMES: dict[str, Outcome] = {
@@ -34,16 +33,17 @@ def read(document: Any, hints: Hints) -> Reading:
     steps = metric_values(summary, hints, into)
     if not into.values:
         raise Unreadable("no _runtime and no key of a known trainer in the summary")
-    ended = parse_time(as_json(summary).get("_timestamp"))
+    ended = parse_time(summary.get("_timestamp"))
+    said = hints.outcome or _OUTCOMES.get(state)
     attempt = Attempt(
         source="wandb",
-        outcome=hints.outcome or _OUTCOMES.get(state, "completed"),
+        outcome=said or "completed",
         covers=("training", "evaluation", "checkpointing"),
         steps_completed=steps,
-        started_at=ended - timedelta(seconds=runtime) if ended and runtime else None,
+        started_at=before(ended, runtime or None),
         ended_at=ended,
         device_count=hints.device_count,
         job_id=run.get("id") if isinstance(run.get("id"), str) else None,
-        values=tuple(into.values),
+        values=tuple(into.values) if said else inferred(into.values),
     )
     return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
