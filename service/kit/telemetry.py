@@ -90,7 +90,7 @@ class Telemetry:
         finally:
             seconds = time.perf_counter() - started
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-            route = getattr(scope.get("route"), "path", "unmatched")  # the template: ids would make a series each
+            route = _template(scope)
             self.metrics.requests.labels(method, route, str(status or 500)).inc()
             self.metrics.seconds.labels(method, route).observe(seconds)
             if log.isEnabledFor(logging.INFO):
@@ -104,6 +104,16 @@ class Telemetry:
 
 
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+
+
+def _template(scope: Scope) -> str:
+    """The route's path with its parameters unfilled (ids would make a series each), below the prefix of its router."""
+    template: str | None = getattr(scope.get("route"), "path_format", None)
+    if template is None:
+        return "unmatched"
+    path: str = scope["path"]
+    filled = template.format(**scope.get("path_params", {}))
+    return path.removesuffix(filled) + template if path.endswith(filled) else template
 
 
 def _request_id(scope: Scope) -> str:

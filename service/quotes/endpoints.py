@@ -196,16 +196,21 @@ def create_revision(
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
-        pilot = None if quote.pilot is None else json.loads(quote.pilot)
+        pilot: dict[str, float] = {} if quote.pilot is None else json.loads(quote.pilot)
         patch = revision.spec or {}
-        if not patch.keys() <= BESIDE_THE_STEP:
-            pilot = None
+        dropped = bool(pilot) and not patch.keys() <= BESIDE_THE_STEP
+        if dropped:
+            pilot = {}
         if revision.pilot is not None:
-            pilot = (pilot or {}) | issuing.pilot_values(revision.pilot)
+            pilot = issuing.with_pilot(pilot, revision.pilot)
         try:
             priced = issuing.price(database, caller, merge_patch(json.loads(quote.received), patch), pilot=pilot)
         except problems.Invalid as problem:  # its pointers lead into the spec, which stands at /spec here
             raise _below(problem, "/spec") from None
+        if dropped:
+            priced.warn(
+                "pilot_dropped", "the spec's step changed, so what the pilot of the superseded quote measured no longer holds", "/spec"
+            )
         answer = _store(request, caller, use, priced, supersedes_id=quote.id)
     return answer.response()
 

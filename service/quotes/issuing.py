@@ -58,6 +58,10 @@ class Priced:
         """The quote as JSON text, with `id: null`."""
         return repository.envelope(self._document(), None, engine_version=self._engine, calibration_version=self._calibration)
 
+    def warn(self, code: str, detail: str, pointer: str) -> None:
+        """Say something that only the quote's history shows."""
+        self.quote["warnings"].append({"code": code, "detail": detail, "pointer": pointer})
+
     @property
     def _engine(self) -> str:
         return str(self.quote["engine_version"])
@@ -148,8 +152,8 @@ def price(database: Database, caller: Caller, received: Any, *, pilot: Mapping[s
     return Desk(database, caller).price(received, pilot=pilot)
 
 
-def pilot_values(pilot: Pilot) -> dict[str, float]:
-    """What a pilot measured, by code; a code twice, or two speeds, would contradict each other."""
+def with_pilot(known: Mapping[str, float], pilot: Pilot) -> dict[str, float]:
+    """What a pilot measured, by code, over what an earlier one did; a code twice, or two speeds, would contradict each other."""
     values: dict[str, float] = {}
     for index, measurement in enumerate(pilot.measurements):
         if measurement.code in values:
@@ -157,7 +161,8 @@ def pilot_values(pilot: Pilot) -> dict[str, float]:
         values[measurement.code] = measurement.value
     if values.keys() >= SPEEDS:
         raise invalid("/pilot/measurements", "give time.step or throughput.input_tokens_per_second, not both")
-    return values
+    older = {code: value for code, value in known.items() if not (code in SPEEDS and SPEEDS & values.keys())}
+    return older | values
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

@@ -110,7 +110,9 @@ def test_readers_see_what_was_committed_while_a_write_is_open(database: Database
 
 
 aware = st.datetimes(
-    min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
+    min_value=datetime(1900, 1, 1),
+    max_value=datetime(2200, 1, 1),
+    timezones=st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m))),
 )
 
 

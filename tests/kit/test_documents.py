@@ -22,10 +22,15 @@ def faults(content: bytes) -> list[tuple[str, str]]:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -55,7 +60,21 @@ def test_what_no_64_bit_integer_holds_is_a_float(text: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b'{"a":1,}', b"{'a':1}", b'{"a":NaN}', b"[Infinity]", b"-Infinity", b"\xff\xfe{}", b'"\xc3"', b"\xef\xbb\xbf{}", b"01", b'{"a" 1}', b"1 2"],
+    [
+        b"",
+        b"{",
+        b'{"a":1,}',
+        b"{'a':1}",
+        b'{"a":NaN}',
+        b"[Infinity]",
+        b"-Infinity",
+        b"\xff\xfe{}",
+        b'"\xc3"',
+        b"\xef\xbb\xbf{}",
+        b"01",
+        b'{"a" 1}',
+        b"1 2",
+    ],
 )
 def test_what_is_not_json_is_malformed(content: bytes) -> None:
     with pytest.raises(MalformedBody):

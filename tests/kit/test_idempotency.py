@@ -54,12 +54,16 @@ def test_a_key_belongs_to_a_path(client: TestClient, database: Database) -> None
     assert [batch.status_code, revision.status_code] == [201, 201]
     assert count(database) == 3
     assert client.post("/v1/quotes/batch", json={"specs": [examples.SPEC]}, headers=KEY).text == batch.text
-    assert client.post(first.headers["location"] + "/revisions", json={"spec": {"sequence_length": 4096}}, headers=KEY).text == revision.text
+    assert (
+        client.post(first.headers["location"] + "/revisions", json={"spec": {"sequence_length": 4096}}, headers=KEY).text == revision.text
+    )
     assert count(database) == 3
 
 
 def test_a_key_belongs_to_a_team(secured: TestClient, make_key: Any) -> None:
-    answers = [secured.post("/v1/quotes", json=examples.SPEC, headers=KEY | make_key(team, "quotes:write")) for team in ("search", "vision")]
+    answers = [
+        secured.post("/v1/quotes", json=examples.SPEC, headers=KEY | make_key(team, "quotes:write")) for team in ("search", "vision")
+    ]
     assert [answer.status_code for answer in answers] == [201, 201]
     assert answers[0].json()["id"] != answers[1].json()["id"]
 

@@ -83,7 +83,9 @@ def test_up_down_up_on_a_populated_database(empty_database_url: URL, plain: Engi
     migration.upgrade(empty_database_url)  # nothing to do is not an error
 
 
-def test_changing_a_parent_table_keeps_the_rows_that_refer_to_it(empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_a_parent_table_keeps_the_rows_that_refer_to_it(
+    empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite changes a table by copying and dropping it; with foreign keys on, the drop takes every child row along."""
     migration.upgrade(empty_database_url)
     populate(empty_database_url)

@@ -47,7 +47,9 @@ def test_another_media_type_is_415(client: TestClient, media_type: str) -> None:
     check(client.post("/v1/quotes", content=b"{}", headers={"content-type": media_type}), 415)
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.runquote+json"])
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.runquote+json"]
+)
 def test_json_by_any_of_its_names_is_taken(client: TestClient, media_type: str) -> None:
     check(client.post("/v1/quotes", content=b"{}", headers={"content-type": media_type}), 422)
 
@@ -70,14 +72,18 @@ def test_an_unknown_field_names_the_nearest_known_one(client: TestClient) -> Non
     assert "sequence_length" in body["errors"][0]["detail"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "limit=", "status=done", "created_after=yesterday", "created_after=2026-01-01T00:00:00"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=201", "limit=x", "limit=", "status=done", "created_after=yesterday", "created_after=2026-01-01T00:00:00"]
+)
 def test_bad_parameters_are_422_and_named(client: TestClient, query: str) -> None:
     body = check(client.get(f"/v1/quotes?{query}"), 422)
     assert body["errors"][0]["parameter"] == query.partition("=")[0]
     assert body["errors"][0]["pointer"] == ""
 
 
-@pytest.mark.parametrize("query", ["modle=gpt2", "model=a&model=b", "model=%00", "label.x=%00", "created_after=0001-01-01T00:00:00%2B10:00"])
+@pytest.mark.parametrize(
+    "query", ["modle=gpt2", "model=a&model=b", "model=%00", "label.x=%00", "created_after=0001-01-01T00:00:00%2B10:00"]
+)
 def test_parameters_without_effect_are_422(client: TestClient, query: str) -> None:
     check(client.get(f"/v1/quotes?{query}"), 422)
 
@@ -86,12 +92,17 @@ def test_the_nearest_parameter_is_named(client: TestClient) -> None:
     assert "'model'" in check(client.get("/v1/quotes?modle=gpt2"), 422)["detail"]
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nothing", 404), ("GET", "/", 404), ("DELETE", "/v1/quotes", 405), ("PUT", "/healthz", 405)])
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/v1/nothing", 404), ("GET", "/", 404), ("DELETE", "/v1/quotes", 405), ("PUT", "/healthz", 405)]
+)
 def test_unknown_paths_and_methods(client: TestClient, method: str, path: str, status: int) -> None:
     check(client.request(method, path), status)
 
 
-@pytest.mark.parametrize("quote_id", ["x", "01a22821-40ab-78a5-b807-d1c163bdb43b", "%00", "a" * 5000, "01A22821-40AB-78A5-B807-D1C163BDB43B", "'; DROP TABLE quotes"])
+@pytest.mark.parametrize(
+    "quote_id",
+    ["x", "01a22821-40ab-78a5-b807-d1c163bdb43b", "%00", "a" * 5000, "01A22821-40AB-78A5-B807-D1C163BDB43B", "'; DROP TABLE quotes"],
+)
 def test_an_id_that_is_not_there_is_404(client: TestClient, quote_id: str) -> None:
     assert client.get(f"/v1/quotes/{quote_id}").status_code == 404
     assert client.post(f"/v1/quotes/{quote_id}/revisions", json={"spec": {}}).status_code == 404

@@ -51,7 +51,16 @@ def test_operations_need_no_key(secured: TestClient, path: str) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Bearer rq_0123456789abcdef_wrong", "Bearer \xff", "Bearer rq_" + "a" * 5000, "Bearer rq_0123456789abcdef_\x7f"],
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic dXNlcjpwYXNz",
+        "Bearer rq_0123456789abcdef_wrong",
+        "Bearer \xff",
+        "Bearer rq_" + "a" * 5000,
+        "Bearer rq_0123456789abcdef_\x7f",
+    ],
 )
 def test_what_is_not_a_key_is_401(secured: TestClient, header: str) -> None:
     assert secured.get("/v1/quotes", headers={"Authorization": header.encode("latin-1")}).status_code == 401

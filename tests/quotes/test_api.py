@@ -77,7 +77,14 @@ def test_an_etag_saves_the_body_until_the_status_changes(client: TestClient) -> 
 
 @pytest.mark.parametrize(
     ("accept", "status"),
-    [("application/json", 200), ("*/*", 200), ("text/html, application/*;q=0.8", 200), ("", 200), ("application/xml", 406), ("application/json;q=0", 406)],
+    [
+        ("application/json", 200),
+        ("*/*", 200),
+        ("text/html, application/*;q=0.8", 200),
+        ("", 200),
+        ("application/xml", 406),
+        ("application/json;q=0", 406),
+    ],
 )
 def test_what_a_client_accepts(client: TestClient, accept: str, status: int) -> None:
     path = client.post("/v1/quotes", json=SPEC).headers["location"]
@@ -123,7 +130,20 @@ def test_a_page_that_ends_exactly_has_no_next(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "", "AAAA", "bnVsbA", "W10", "WyJ4IiwieSJd", "WyIyMDI2LTAxLTAxVDAwOjAwOjAwKzAwOjAwIiwieCJd", "é", "%00", "a" * 501, "W1tbW1tbW1tbW1tb"]
+    "cursor",
+    [
+        "x",
+        "",
+        "AAAA",
+        "bnVsbA",
+        "W10",
+        "WyJ4IiwieSJd",
+        "WyIyMDI2LTAxLTAxVDAwOjAwOjAwKzAwOjAwIiwieCJd",
+        "é",
+        "%00",
+        "a" * 501,
+        "W1tbW1tbW1tbW1tb",
+    ],
 )
 def test_a_bad_cursor_is_422(client: TestClient, cursor: str) -> None:
     answer = client.get("/v1/quotes", params={"cursor": cursor})
@@ -136,7 +156,13 @@ def test_filters_narrow_and_combine(client: TestClient) -> None:
     h100 = {"device": "h100-sxm-80gb", "device_count": 8}
     specs = [
         {**base, "model": {"preset": "llama-3.1-8b"}, "hardware": h100, "project": "a", "labels": {"team": "x", "env": "prod"}},
-        {**base, "model": {"preset": "gpt2-xl"}, "hardware": h100, "labels": {"team": "y"}, "external_ref": {"system": "slurm", "id": "c/1:2"}},
+        {
+            **base,
+            "model": {"preset": "gpt2-xl"},
+            "hardware": h100,
+            "labels": {"team": "y"},
+            "external_ref": {"system": "slurm", "id": "c/1:2"},
+        },
         {**base, "model": {"preset": "llama-3.1-8b"}, "method": {"kind": "lora", "lora": {"rank": 16}}, "project": "a"},
         {**base, "model": {"parameter_count": 10**9}},
     ]
@@ -190,7 +216,9 @@ def test_the_good_ones_of_a_batch_are_kept(client: TestClient) -> None:
 
 def test_a_refused_value_in_one_spec_leaves_the_others_alone(client: TestClient) -> None:
     good = json.dumps(SPEC)
-    body = f'{{"specs": [{good}, {{"model": {{"preset": "gpt2-xl"}}, "data": {{"total_tokens": 1e400}}}}, {{"name": "a", "name": "b"}}, {good}]}}'
+    too_large = '{"model": {"preset": "gpt2-xl"}, "data": {"total_tokens": 1e400}}'
+    twice = '{"name": "a", "name": "b"}'
+    body = f'{{"specs": [{good}, {too_large}, {twice}, {good}]}}'
     answer = client.post("/v1/quotes/batch", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 201
     entries = answer.json()["items"]
@@ -237,7 +265,9 @@ def test_a_revision_supersedes_and_leaves_the_old_one_as_it_was(client: TestClie
 
 def test_what_was_default_is_default_again_after_a_revision(client: TestClient) -> None:
     """The patch meets the spec as it came, not the defaults that were filled in then."""
-    first = client.post("/v1/quotes", json=spec(hardware={"device": "h100-sxm-80gb", "device_count": 8}, batch={"micro_batch_size": 1})).json()
+    first = client.post(
+        "/v1/quotes", json=spec(hardware={"device": "h100-sxm-80gb", "device_count": 8}, batch={"micro_batch_size": 1})
+    ).json()
     assert first["resolved"]["global_batch_size"] == 8
     second = client.post(f"/v1/quotes/{first['id']}/revisions", json={"spec": {"hardware": {"device_count": 16}}}).json()
     assert second["resolved"]["global_batch_size"] == 16
@@ -358,6 +388,14 @@ def test_columns_hold_what_lists_filter_by(client: TestClient, database: Databas
     client.post("/v1/quotes", json=SPEC)
     with database.read() as connection:
         row = connection.execute(text("SELECT * FROM quotes")).one()
-    assert (row.model, row.model_family, row.device, row.device_count, row.method, row.stack, row.project, row.external_system, row.external_id) == (
-        "llama-3.1-8b", "llama", "h100-sxm-80gb", 1024, "full", "hf_transformers", "search-assistant", "slurm", "cluster-a/123456",
-    )  # fmt: skip
+    assert row._mapping.items() >= {
+        "model": "llama-3.1-8b",
+        "model_family": "llama",
+        "device": "h100-sxm-80gb",
+        "device_count": 1024,
+        "method": "full",
+        "stack": "hf_transformers",
+        "project": "search-assistant",
+        "external_system": "slurm",
+        "external_id": "cluster-a/123456",
+    }.items()

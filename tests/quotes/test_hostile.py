@@ -50,8 +50,9 @@ RICH: dict[str, Any] = {
 PLACES = list(paths(RICH))
 
 RAW = [
-    "null", "true", "-1", "0", "1e400", HUGE, "-" + HUGE, "9223372036854775807", "9223372036854775808", "1e18", "1e19", "1e308", "5e-324", "0.1", "-0.0",
-    '""', '"\\u0000"', '"\\ud800"', '"x"', '"' + "x" * 10000 + '"', "[]", "{}", "[[[]]]", "[" * 80 + "]" * 80, '{"a":1,"a":2}', "[null]", '{"":""}', "[1e400]",
+    "null", "true", "-1", "0", "1e400", HUGE, "-" + HUGE, "9223372036854775807", "9223372036854775808", "1e18", "1e19", "1e308", "5e-324",
+    "0.1", "-0.0", '""', '"\\u0000"', '"\\ud800"', '"x"', '"' + "x" * 10000 + '"', "[]", "{}", "[[[]]]", "[" * 80 + "]" * 80,
+    '{"a":1,"a":2}', "[null]", '{"":""}', "[1e400]",
 ]  # fmt: skip
 
 
@@ -91,19 +92,47 @@ def test_text_is_as_long_as_its_column(quiet: TestClient, name: str, length: int
 
 
 def test_a_name_in_a_config_is_as_long_as_its_column(quiet: TestClient) -> None:
-    config = {"model_type": "gpt2", "_name_or_path": "x" * 5000, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 128, "vocab_size": 1000}
+    config = {
+        "model_type": "gpt2",
+        "_name_or_path": "x" * 5000,
+        "n_embd": 64,
+        "n_layer": 2,
+        "n_head": 2,
+        "n_positions": 128,
+        "vocab_size": 1000,
+    }
     answer = quiet.post("/v1/quotes", json={**examples.SPEC, "model": {"hf_config": config}, "sequence_length": 128})
     assert answer.status_code == 201, answer.text
 
 
-@pytest.mark.parametrize("query", ["model=%F0%9F%98%80", "model=%FF%FE", "label.=x", "label=x", "project=%27%3B--", "external_ref=:", "external_ref=a:%0A", "limit=%30%31"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "model=%F0%9F%98%80",
+        "model=%FF%FE",
+        "label.=x",
+        "label=x",
+        "project=%27%3B--",
+        "external_ref=:",
+        "external_ref=a:%0A",
+        "limit=%30%31",
+    ],
+)
 def test_queries_of_every_kind(quiet: TestClient, query: str) -> None:
     assert quiet.get(f"/v1/quotes?{query}").status_code in (200, 422)
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20) | st.sampled_from(["zero3", "lora", "packed", "h100-sxm-80gb"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10) | st.sampled_from(["tokens", "kind", "preset"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+    | st.sampled_from(["zero3", "lora", "packed", "h100-sxm-80gb"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=10) | st.sampled_from(["tokens", "kind", "preset"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -112,12 +141,14 @@ anything = st.recursive(
 def shared(_sqlite_template: Any) -> Iterator[TestClient]:
     from sqlalchemy import URL
 
-    with TestClient(create_app(settings_for(URL.create("sqlite", database=str(_sqlite_template)))), raise_server_exceptions=False) as client:
+    with TestClient(
+        create_app(settings_for(URL.create("sqlite", database=str(_sqlite_template)))), raise_server_exceptions=False
+    ) as client:
         yield client
 
 
 @given(place=st.sampled_from(PLACES), value=anything)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_spec_with_anything_anywhere(shared: TestClient, place: tuple[str | int, ...], value: Any) -> None:
     body = json.dumps(replaced(RICH, place, value))
     answer = shared.post("/v1/quotes/preview", content=body, headers=JSON)
@@ -126,15 +157,19 @@ def test_a_spec_with_anything_anywhere(shared: TestClient, place: tuple[str | in
         assert all(set(entry) <= {"pointer", "detail"} for entry in answer.json()["errors"])
 
 
-@given(target=anything, patch=st.dictionaries(st.sampled_from([*RICH, "x"]), anything, max_size=3))
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_revision_with_any_patch(shared: TestClient, target: Any, patch: Any) -> None:
-    path = shared.post("/v1/quotes", json=RICH).headers["location"] + "/revisions"
-    answer = shared.post(path, content=json.dumps({"spec": patch}), headers=JSON)
+@pytest.fixture(scope="module")
+def revisions(shared: TestClient) -> str:
+    return shared.post("/v1/quotes", json=RICH).headers["location"] + "/revisions"
+
+
+@given(patch=st.dictionaries(st.sampled_from([*RICH, "x"]), anything, max_size=3))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_revision_with_any_patch(shared: TestClient, revisions: str, patch: Any) -> None:
+    answer = shared.post(revisions, content=json.dumps({"spec": patch}), headers=JSON)
     assert answer.status_code in (201, 422), answer.text[:1000]
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_bytes(shared: TestClient, content: bytes) -> None:
     assert shared.post("/v1/quotes", content=content, headers=JSON).status_code in (400, 422)
