@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from .items import Item, unknown
-from .job_parts import Cadence, Restarts, failure_share
+from .job_parts import HARDWARE_SHARE, Cadence, Restarts, failure_share
+from .run import Run
+from .spread import multiples
 
 
-def items(plan: Cadence, lost: Restarts) -> list[Item]:
+def items(run: Run, plan: Cadence, lost: Restarts) -> list[Item]:
     """The chosen saving interval beside the optimum, and what each costs."""
     infinite = plan.mean_time_between_interruptions == float("inf")
     result = [
@@ -30,6 +32,7 @@ def items(plan: Cadence, lost: Restarts) -> list[Item]:
             assumptions=lost.hardware.assumptions[:1],
         ),
     ]
+    result.append(_spares(run, plan))
     if infinite:
         reason = "no interruptions are expected: saving less often is always better"
         result.append(
@@ -68,3 +71,30 @@ def items(plan: Cadence, lost: Restarts) -> list[Item]:
             )
         )
     return result
+
+
+# No source gives the time a node is away for repair; a day, four hours where a spare part lies ready, three days where it does not.
+REPAIR_HOURS = 24.0
+REPAIR_RANGE = (1 / 6, 3.0)
+
+
+def _spares(run: Run, plan: Cadence) -> Item:
+    """Devices of nodes under repair at any time: what a cluster must hold beside the job to keep it whole."""
+    assert run.hardware is not None
+    devices, node = run.hardware.device_count, run.hardware.devices_per_node
+    away = plan.rate.expected * HARDWARE_SHARE * devices * REPAIR_HOURS * min(node, devices)
+    spread = multiples(away, *REPAIR_RANGE, run.interval_coverage)
+    return Item(
+        code="reserve.spare_devices",
+        section="reserves",
+        quantity="count",
+        expected=spread.expected,
+        low=spread.low,
+        high=spread.high,
+        formula="interruptions an hour x hardware share x repair hours x devices of a node",
+        basis="prior",
+        assumptions=(
+            f"a failed device takes its node away for {REPAIR_HOURS:g} h (assumed); BLOOM held 4 spare nodes beside 48",
+            "not in device_hours: whether spares are paid for is the cluster's affair",
+        ),
+    )

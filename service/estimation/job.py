@@ -128,7 +128,7 @@ def estimate(
     result += _hours(run, timed, tested.parts, clock)
     saves = Saves(main=None, reason=why)
     if plan is not None and lost is not None:
-        result += cadence.items(plan, lost)
+        result += cadence.items(run, plan, lost)
         saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
     result += tested.others
     return Job(

@@ -170,6 +170,12 @@ def test_a_job_that_cannot_recover_is_said_to_be_one() -> None:
     assert "faster than it can recover" in (items["time.wall_clock"].reason or "")
 
 
+def test_spares_of_llama3_are_a_few_nodes() -> None:
+    """16,384 devices at one interruption in 50,000 h, 78 % of them hardware, a day's repair of a node of eight: 49 devices."""
+    spares = by_code(whole(run(16384)).items)["reserve.spare_devices"]
+    assert spares.expected == pytest.approx(16384 / 50_000 * 0.78 * 24 * 8)
+
+
 def test_no_interruptions_no_restarts() -> None:
     """A given rate of zero sets nothing aside, loss spikes included."""
     items = by_code(whole(run(reserves=Reserves(interruptions_per_device_hour=0.0))).items)
