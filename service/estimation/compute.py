@@ -74,8 +74,7 @@ def pairs(length: int, window: int | None = None, causal: bool = False) -> int:
     if not causal:
         if window is None or window >= length:
             return length * length
-        # a window of w to each side
-        return length * (2 * window + 1) - window * (window + 1) if 2 * window + 1 < length else length * length
+        return length * (2 * window + 1) - window * (window + 1)  # a window of w to each side
     if window is None or window >= length:
         return length * (length + 1) // 2
     return window * (window + 1) // 2 + (length - window) * window

@@ -131,7 +131,7 @@ def _from_total(run: Run) -> Workload:
         **common,
         steps=steps,
         sequences=sequences,
-        squared_lengths=_total(rows, 2),
+        squared_lengths=exact(_total(rows, 2)),
         longest_sequence=length,
         longest_decoder_sequence=decoder or None,
         attended=tuple(rows),
