@@ -11,11 +11,10 @@ from ..correction import Corrections
 from ..items import Basis, Item
 from ..run import Run
 from ..spread import prior
-from .phases import PARTS, Phase
+from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
-ACTIVE = ("activations", "logits", "transient")
 PARENTS = {
     **{name: "model_states" for name in STATES},
     **{name: "peak_allocated" for name in ("model_states", *ACTIVE)},
@@ -53,7 +52,7 @@ def entry(name: str, value: float, formula: str, *, basis: Basis = "formula", no
 def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corrections, notes: tuple[str, ...]) -> list[Item]:
     """All items, parts before their wholes."""
     factors = {name: corrections.get(f"memory.peak_{name}") for name in ("allocated", "reserved", "process")}
-    raw = {part: float(peak.parts[part]) for part in PARTS}
+    raw = {part: float(value) for part, value in peak.parts.items()}
     plain = {"allocated": _sum([raw[part] for part in PARTS])}
     plain["reserved"] = plain["allocated"] + gaps.fragmentation
     plain["process"] = plain["reserved"] + gaps.framework + gaps.communication

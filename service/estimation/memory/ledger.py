@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from ..correction import Corrections
 from ..items import Item, unknown
 from ..numeric import Number, minimum, where
 from ..parameters import Parameters
 from ..run import Run
-from ..stacks.profile import RESIDUAL, Stack
+from ..stacks.profile import Stack
 from . import phases as live
-from .entries import ACTIVE, PARENTS, STATES, Gaps, entries, entry
-from .phases import Phase
+from . import sizes
+from .entries import PARENTS, STATES, Gaps, entries, entry
+from .phases import ACTIVE, Phase
 from .setting import EXPERT_IMBALANCE, Setting, setting
+from .stages import ranks
 
 ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
 NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"
@@ -51,25 +55,48 @@ def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
     known = setting(run, table)
     if known is None:
         return None
+    pieces = [_peaks(piece, known) for piece in _pieces(run)]
+    if len(pieces) == 1:
+        return pieces[0]
+    return Peaks(*(np.concatenate([np.atleast_1d(getattr(piece, name)) for piece in pieces]) for name in Peaks.__slots__))
+
+
+PIECE = 4096  # layouts at once: what a core's first caches hold of a few dozen arrays
+
+
+def _pieces(run: Run) -> list[Run]:
+    """A search cut into runs of ``PIECE`` layouts; every formula is elementwise, so the values are the same."""
+    arrays = {
+        (part, name): value
+        for part in ("layout", "batch")
+        for name in getattr(run, part).__slots__
+        if isinstance(value := getattr(getattr(run, part), name), np.ndarray) and value.ndim == 1
+    }
+    count = max((len(value) for value in arrays.values()), default=0)
+    if count <= PIECE:
+        return [run]
+    pieces = []
+    for start in range(0, count, PIECE):
+        cut: dict[str, dict[str, Any]] = {"layout": {}, "batch": {}}
+        for (part, name), value in arrays.items():
+            cut[part][name] = value[start : start + PIECE]
+        pieces.append(replace(run, layout=replace(run.layout, **cut["layout"]), batch=replace(run.batch, **cut["batch"])))
+    return pieces
+
+
+def _peaks(run: Run, known: Setting) -> Peaks:
     best: Number = 0.0
     active: Number = 0.0
     late: Number = 0.0
     for phase in live.phases(run, known):
         allocated = phase.allocated
         better = allocated > best
-        active = where(better, _active(phase), active)
+        active = where(better, phase.active, active)
         late = where(better, phase.late, late)
         best = where(better, allocated, best)
     rule = known.stack.overheads
     reserved = best + fragmentation(known, best, active, late)
     return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes)
-
-
-def _active(phase: Phase) -> Number:
-    total: Number = 0.0
-    for part in ACTIVE:
-        total = total + phase.parts[part]
-    return total
 
 
 def fragmentation(known: Setting, allocated: Number, active: Number, late: Number) -> Number:
@@ -93,11 +120,11 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
     known = setting(run)
     if known is None:
         return _without_shape(run, parameters)
-    merged = _merge(live.phases(run, known))
-    peak = max(merged, key=lambda phase: float(phase.allocated))
+    merged = _merge(live.phases(run, known, all_phases=True))
+    peak = max((phase for phase in merged if phase.in_peak), key=lambda phase: float(phase.allocated))
     rule, count = known.stack.overheads, float(communicators(run))
     gaps = Gaps(
-        fragmentation=float(fragmentation(known, peak.allocated, _active(peak), peak.late)),
+        fragmentation=float(fragmentation(known, peak.allocated, peak.active, peak.late)),
         framework=rule.framework_bytes,
         communication=count * rule.communicator_bytes,
         communicators=count,
@@ -141,20 +168,20 @@ def _shown(phase: Phase) -> dict[str, Any]:
 
 def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
     """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
-    spread = live.ranks(run)
+    spread = ranks(run, known.sequences)
     values: list[float] = [0.0] * known.blocks
     for kind in known.kinds:
         if run.activation_checkpointing == "full":
-            value = live.tokens_of(known, spread, kind.decoder) * RESIDUAL[known.mode] * known.hidden / spread.sequence_split
+            value = sizes.inputs(known, kind, spread)
         elif run.activation_checkpointing == "selective":
-            value = live.selected(known, kind, spread)
+            value = sizes.selected(known, kind, spread)
         else:
-            value = live.block_bytes(known, kind.kept, spread, kind.decoder)
+            value = sizes.block_bytes(known, kind.kept, spread, kind.decoder)
         for index in kind.indices:
             values[index] = float(value)
     if run.activation_checkpointing == "none":
         for index, extra, decoder in known.first_blocks:
-            values[index] += float(live.block_bytes(known, extra, spread, decoder))
+            values[index] += float(sizes.block_bytes(known, extra, spread, decoder))
     return [round(value) for value in values]
 
 
@@ -184,7 +211,7 @@ def _without_shape(run: Run, parameters: Parameters) -> MemoryEstimate:
     """States alone, from the parameter count: all that a bare count allows."""
     layout, precision = run.layout, run.precision
     reason = NO_LENGTH if run.architecture.shape_known else NO_SHAPE
-    spread = live.ranks(run)
+    spread = ranks(run)
     split = float(layout.tensor) * float(layout.pipeline)
     values = {"weights": parameters.total * precision.weight_bytes / split / float(spread.weights_over)}
     items = [entry("weights", values["weights"], "parameters x bytes / ranks")]
