@@ -13,41 +13,28 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import sys
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from service.estimation import parameters
 from service.estimation.run import Run
 from service.estimation.step_time import rates as rate_names
 from service.estimation.step_time import seconds
-from service.estimation.step_time.interval import cell, coordinates
 from service.estimation.step_time.residual import features
 from service.estimation.step_time.work import Shape, work_of
-from service.specs.load import run_of
+from tests.benchmarks.time_report import TARGET, covered, describe, fragment, intervals, module, share, subsets, write_fragment
+from tests.benchmarks.time_rows import CASES, FILES, Array, Row, rows_of
 
-ROOT = Path(__file__).resolve().parents[2]
-CASES = ROOT / "tests" / "cases"
-FILES = ("measured_public.jsonl", "measured_vtrain.jsonl")
-TARGET = ROOT / "service" / "estimation" / "step_time" / "coefficients.py"
-POOLED = 10.0  # rows that all others together count in a cell's bounds
-TIME_CODES = ("throughput.input_tokens_per_second", "time.step", "device_hours.run", "device_hours.training")
-# Rows that measure something else than a step of their spec (see measured_audit): kept out of the fit, reported apart.
-APART = ("known-regression", "device-contradicted-by-source", "conflict-in-source", "moe-token-drop")
-UNCLEAN = ("unknown-", "assumed-", "precision-assumed", "conflict", "recalled", "aggregated", "data-dep", "config-amb", "known-regression",
-           "device-contradicted")  # fmt: skip
 NOISE = 0.10  # log error of a row that counts as one standard deviation
 ROBUST = 1.5  # in standard deviations: from there on errors weigh linearly
+SWEEP_WEIGHT = 3.0  # 915 layouts of six shapes weigh 24 rows; as the only sweep of one variable at a time they teach more
 WHOLE_RUN_WEIGHT = 0.15  # device-hours of model cards hold more than steps
 
-Array = NDArray[np.float64]
 
 # (prior, standard deviation of its logarithm). Priors: matrix products reach 65-80 % of the dense peak, FlashAttention-2 50 % on A100
 # (Dao 2023), streaming kernels 60-80 % of the memory bandwidth, collectives 75 % of NVLink; launches take 5-30 us in eager mode.
@@ -80,10 +67,13 @@ for _family in ("ampere", "hopper", "blackwell", "cdna3"):
     _prior(f"attention:{_family}", 1.0, 0.25)
 for _stack in ("llm_foundry", "fsdp_native", "hf_transformers", "deepspeed", "megatron"):
     _prior(f"attention@{_stack}", 1.0, 0.2)
+    _prior(f"matrix@{_stack}", 1.0, 0.1)
     _prior(f"elementwise@{_stack}", 1.0, 0.2)
     _prior(f"kernel_host_seconds@{_stack}", 1.0, 0.3)
     _prior(f"data_exposed@{_stack}", 1.0, 0.3)
 _prior("attention/eager", 0.4, 0.3)
+for _sharding in ("none", "zero1"):
+    _prior(f"matrix@megatron/{_sharding}", 1.0, 0.15)
 _prior("attention_bytes", 0.8, 0.3)
 _prior("elementwise", 0.6, 0.3)
 _prior("elementwise+compile", 1.6, 0.3)
@@ -109,62 +99,6 @@ _prior("data_exposed", 0.6, 0.3)
 _prior("dequantized", 5e10, 0.5)
 _prior("host_link", 2e10, 0.3)
 _prior("optimizer", 0.7, 0.3)
-
-
-@dataclasses.dataclass(slots=True)
-class Row:
-    """One measured run."""
-
-    id: str
-    group: str
-    source: str
-    weight: float
-    tags: tuple[str, ...]
-    run: Run
-    step: float  # measured seconds
-    whole: bool
-    case: dict[str, Any]
-
-    @property
-    def apart(self) -> bool:
-        """Whether it is judged apart."""
-        return any(tag in APART for tag in self.tags)
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing about it was assumed."""
-        return not any(tag.startswith(UNCLEAN) for tag in self.tags)
-
-    @property
-    def full16(self) -> bool:
-        """Whether all weights are trained in a 16-bit recipe."""
-        return not self.run.method.adapters and self.run.precision.recipe in ("bf16_mixed", "bf16_pure", "fp16_mixed")
-
-
-def rows_of(path: Path) -> list[Row]:
-    """Rows with a measured time."""
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        case = json.loads(line)
-        code = next((c for c in TIME_CODES if c in case["measured"]), None)
-        if code is None:
-            continue
-        run, value = run_of(case["spec"]), float(case["measured"][code])
-        assert run.hardware is not None and run.sequence_length is not None and run.data.total_tokens is not None
-        tokens = run.batch.global_batch_size * run.sequence_length
-        steps = -(-run.data.total_tokens // tokens)
-        step = (
-            tokens / value
-            if code.startswith("throughput")
-            else value
-            if code == "time.step"
-            else value * 3600 / run.hardware.device_count / steps
-        )
-        source = next((t[7:] for t in case["tags"] if t.startswith("source:")), "?")
-        found.append(
-            Row(case["id"], case["group"], source, case["weight"], tuple(case["tags"]), run, step, code.startswith("device"), case)
-        )
-    return found
 
 
 def stacked(objects: list[Any]) -> Any:
@@ -207,7 +141,8 @@ class Model:
             self.design[rate] = matrix
         self.measured = np.log([row.step for row in rows])
         self.weight = np.array([row.weight for row in rows])
-        self.fit_weight = np.sqrt(self.weight * np.where([row.whole for row in rows], WHOLE_RUN_WEIGHT, 1.0))
+        factor = [WHOLE_RUN_WEIGHT if row.whole else SWEEP_WEIGHT if row.source == "vTrain" else 1.0 for row in rows]
+        self.fit_weight = np.sqrt(self.weight * np.array(factor))
 
     @staticmethod
     def _work(run: Run) -> Any:
@@ -263,13 +198,6 @@ class Residual:
         return np.asarray(beta)
 
 
-def quantile(values: Array, weights: Array, q: float) -> float:
-    """Weighted quantile: the smallest value whose cumulative weight reaches q."""
-    order = np.argsort(values, kind="stable")
-    cumulative = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(cumulative, q * cumulative[-1] - 1e-12)])
-
-
 def crossed(model: Model, residual: Residual, theta: Array, keys: Array, keep: Array, evaluations: int) -> tuple[Array, Array]:
     """Log errors of both stages on rows whose key was left out of both."""
     first, second = np.zeros(len(model.rows)), np.zeros(len(model.rows))
@@ -281,100 +209,6 @@ def crossed(model: Model, residual: Residual, theta: Array, keys: Array, keep: A
         beta = residual.fit(-error, model.fit_weight**2, inside)
         first[out], second[out] = error[out], (error + residual.matrix @ beta)[out]
     return first, second
-
-
-def describe(error: Array, rows: list[Row], mask: Array) -> str:
-    """One line of statistics."""
-    w = np.array([row.weight for row in rows])[mask]
-    e = error[mask]
-    ape = np.abs(np.expm1(e))
-    return (
-        f"n {mask.sum():4d}  MdAPE {100 * quantile(ape, w, 0.5):5.1f}  P90 {100 * quantile(ape, w, 0.9):5.1f}  "
-        f"bias {math.exp(quantile(-e, w, 0.5)):.3f}  mean {100 * np.mean(ape):5.1f}"
-    )
-
-
-def subsets(rows: list[Row]) -> OrderedDict[str, Array]:
-    """Named sets of rows."""
-    make = lambda f: np.array([f(row) for row in rows], dtype=bool)  # noqa: E731
-    public = make(lambda r: r.source != "vTrain")
-    multi = make(lambda r: "multi-node" in r.tags)
-    result = OrderedDict(
-        {
-            "clean, full, 16 bit": public & make(lambda r: r.clean and r.full16),
-            "all rows": public,
-            "all rows but those judged apart": public & make(lambda r: not r.apart),
-            "fp8": public & make(lambda r: r.run.precision.recipe == "fp8_mixed"),
-            "LoRA and Q-LoRA": public & make(lambda r: r.run.method.adapters),
-            "whole runs": public & make(lambda r: r.whole),
-            "vTrain, one node": ~public & ~multi,
-            "vTrain, across nodes": multi,
-        }
-    )
-    for source in sorted({r.source for r in rows}):
-        result[f"  {source}"] = make(lambda r, s=source: r.source == s)
-    return result
-
-
-def intervals(rows: list[Row], keep: Array, group: Array, source: Array) -> tuple[dict[str, Any], tuple[float, float], dict[str, Any]]:
-    """80 % bounds of measured / predicted: by cell of like runs, for runs unlike all measured, and the sizes a cell covers.
-
-    A cell's bounds are quantiles of its own errors and those of all rows, which together weigh ``POOLED`` rows.
-    """
-    names = np.array([cell(row.run) for row in rows])
-    weight = np.array([row.weight for row in rows])
-    usable = keep & ~np.array([row.whole for row in rows])
-    seen, ranges = {}, {}
-    everything = weight * usable * (POOLED / np.sum(weight * usable))
-    for name in sorted(set(names[usable])):
-        mine = usable & (names == name)
-        errors, weights = np.concatenate([-group[mine], -group[usable]]), np.concatenate([weight[mine], everything[usable]])
-        seen[name] = (bound(errors, weights, 0.1), bound(errors, weights, 0.9))
-        places = [coordinates(rows[i].run, parameters.count(rows[i].run)) for i in np.flatnonzero(mine)]
-        ranges[name] = {size: (min(p[size] for p in places), max(p[size] for p in places)) for size in places[0]}
-    return seen, (bound(-source[usable], weight[usable], 0.1), bound(-source[usable], weight[usable], 0.9)), ranges
-
-
-def bound(errors: Array, weights: Array, q: float) -> float:
-    """A quantile of measured / predicted."""
-    return round(math.exp(quantile(errors, weights, q)), 4)
-
-
-def module(model: Model, theta: Array, residual: Residual, beta: Array, rows: list[Row], keep: Array, seen: dict[str, Any],
-           unseen: tuple[float, float], ranges: dict[str, Any]) -> str:  # fmt: skip
-    """Text of the data module."""
-    sources = sorted({row.source for row, kept in zip(rows, keep, strict=True) if kept})
-    fitted = f"{int(keep.sum())} measured step times of {len(sources)} sources: {', '.join(sources)}"
-    out = [
-        '"""Fitted data of the step-time model, written by ``python -m tests.benchmarks.fit_time --write``; do not edit by hand.',
-        "",
-        "Rows: tests/cases/measured_public.jsonl and measured_vtrain.jsonl, each with its source; what an entry means is said in rates.py,",
-        'residual.py and interval.py, the priors of the fit in tests/benchmarks/fit_time.py."""',
-        "",
-        "from __future__ import annotations",
-        "",
-        f"FITTED_ON = {json.dumps(fitted)}",
-        "",
-        "# Efficiencies, shares and latencies (name: value; prior and its standard deviation in the logarithm beside it).",
-        "COEFFICIENTS: dict[str, float] = {",
-    ]
-    for name, value, mean, deviation in zip(model.names, theta, model.mean, model.deviation, strict=True):
-        out.append(f'    "{name}": {math.exp(value):.5g},  # prior {math.exp(mean):.3g}, {deviation:g}')
-    out += ["}", "", "# Shrunk logarithmic weights of the features in residual.py.", "RESIDUAL: dict[str, float] = {"]
-    out += [f'    "{name}": {value:.5g},' for name, value in zip(residual.names, beta, strict=True)]
-    out += [
-        "}",
-        "",
-        "# 80 % bounds of measured / predicted, like runs left out of the fit, by cell.",
-        "SEEN: dict[str, tuple[float, float]] = {",
-    ]
-    out += [f'    "{name}": {value},' for name, value in seen.items()]
-    out += ["}", "", "# The same with whole sources left out.", f"UNSEEN: tuple[float, float] = {unseen}", ""]
-    out += ["# Sizes that a cell's runs cover, as powers of two.", "RANGES: dict[str, dict[str, tuple[float, float]]] = {"]
-    for name, sizes in ranges.items():
-        out.append(f'    "{name}": {{' + ", ".join(f'"{size}": ({low:.2f}, {high:.2f})' for size, (low, high) in sizes.items()) + "},")
-    out += ["}", ""]
-    return "\n".join(out)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -400,10 +234,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"== {title}")
         for name, mask in sets.items():
             print(f"  {name:34s}{describe(values, rows, mask)}")
-    if arguments.write:
-        assert not arguments.quick, "the intervals need rows left out"
-        spreads = intervals(rows, keep, tables["leave one group out"], tables["leave one source out"])
-        TARGET.write_text(module(model, theta, residual, beta, rows, keep, *spreads), encoding="utf-8")
+    if not arguments.quick:
+        group, source = tables["leave one group out"], tables["leave one source out"]
+        inside = covered(rows, keep, group, source)
+        print("== coverage of the 80 % interval, group left out of fit and interval")
+        for name, mask in sets.items():
+            print(f"  {name:34s}{share(rows, inside, mask):.2f}")
+        if arguments.write:
+            TARGET.write_text(module(model, theta, residual, beta, rows, keep, *intervals(rows, keep, group, source)), encoding="utf-8")
+            write_fragment(fragment(rows, sets, tables, inside))
     for name, value, mean, deviation in zip(model.names, theta, model.mean, model.deviation, strict=True):
         print(f"{name:36s} {math.exp(value):10.4g}  prior {math.exp(mean):10.4g}  {(value - mean) / deviation:+.1f} sd")
     return 0

@@ -12,7 +12,7 @@ from ..run import Run
 from .coefficients import COEFFICIENTS
 from .seconds import Rates
 
-Key = tuple[str, str, str, str, bool, bool, bool, bool]
+Key = tuple[str, str, str, str, str, bool, bool, bool]
 
 # Where no source says how fast a link is: a PCIe 4 slot and a 100 Gb/s network card.
 SLOW_INTRA, SLOW_INTER = 32e9, 12.5e9
@@ -26,18 +26,18 @@ def key(run: Run) -> Key:
         run.software.stack,
         run.precision.recipe,
         run.attention,
+        run.layout.sharding,
         run.software.compile,
         run.software.fused_loss,
         run.layout.sequence_parallel,
-        run.method.adapters,
     )
 
 
 def names(k: Key) -> dict[str, tuple[str, ...]]:
     """Names of the coefficients of every rate."""
-    architecture, stack, recipe, attention, compiled, fused_loss, sequence_parallel, _ = k
+    architecture, stack, recipe, attention, sharding, compiled, fused_loss, sequence_parallel = k
     low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(recipe)
-    matrix = ("matrix", f"matrix:{architecture}")
+    matrix = ("matrix", f"matrix:{architecture}", f"matrix@{stack}", f"matrix@{stack}/{sharding}")
     products = matrix if low is None else (*matrix, f"matrix/{low}", f"matrix/{low}:{architecture}")
     flash = ("attention", f"attention:{architecture}", f"attention@{stack}")
     elementwise = ("elementwise", f"elementwise@{stack}")

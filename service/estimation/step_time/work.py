@@ -66,7 +66,7 @@ SELECTIVE = {"megatron": ATTENTION_CORE, "deepspeed": ATTENTION_CORE}
 WHOLE, NONE = (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)
 # Stacks with Megatron's fused softmax, which wants a multiple of four (sequence, head) pairs (Megatron-LM, fused_softmax.py).
 FUSED_SOFTMAX_PAIRS = {"megatron": 4, "deepspeed": 4}
-# Values of the scores that an unfused chain moves: product, scaling and mask, softmax, dropout, product; and back.
+# Times that scores pass through memory: product, mask and scaling, softmax, dropout, product; and back.
 SCORE_MOVES, SCORE_MOVES_BACK = 6.0, 8.0
 UNFUSED_KERNELS = 8.0
 
@@ -120,12 +120,12 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     forward, backward, recompute = _passes(run, s, tokens, split, share, trained, shape.square)
     again = repeated(run)
     passes = 2.0 + (again[0] if again[0] == 1.0 else 0.0)
-    accumulated = (2.0 * float(run.precision.gradient_bytes) + 2.0 * WIDTH) * trained
+    accumulated = 2.0 * float(run.precision.gradient_bytes) * trained
     accumulated = accumulated * (s.dense_weights / tp + s.expert_weights / layout.expert) * share
 
     head = architecture.head
     head_weights = float(head.inputs * head.outputs) * (1.0 + mtp) if head is not None else 0.0
-    head_values = float(head.inputs + head.outputs / tp) * (1.0 + mtp) if head is not None else 0.0
+    head_values = (head.inputs + head.outputs / tp) * (1.0 + mtp) if head is not None else 0.0
     rounds = 2.0 + (trained if "lm_head" not in run.method.frozen else 0.0)
     logits = split * (float(head.outputs) * (1.0 + mtp) if head is not None and head.per_token else 0.0)
 
