@@ -20,6 +20,12 @@ RESTART_ASSUMPTIONS = (
     "lost work is half the saving interval an interruption; stragglers and slow links are in the measured step times",
     "corrupt checkpoints and bad data have no published rate: runs thrown away for them are in device_hours.rerun",
 )
+# What the two figures that are most often confused cover.
+COVERED = {
+    "time.training": (
+        "steady state: every step alike; start-up, saves, evaluation, stalls and restarts are the other parts of device_hours.run",
+    )
+}
 OVERHEADS = ("startup", "checkpointing", "evaluation", "data_stall", "restarts")
 # The order of the parts in every whole.
 PARTS = ("startup", "training", "checkpointing", "evaluation", "data_stall", "restarts")
@@ -269,6 +275,7 @@ def _hours(run: Run, timed: dict[str, Item], tests: list[Item], clock: Item) -> 
             low=None if item.low is None else item.low * per_second,
             high=None if item.high is None else item.high * per_second,
             formula=f"{item.code} x {devices} devices / 3600",
+            assumptions=COVERED.get(item.code, ()),
             basis=item.basis,
             parent=parent,
             n=item.n,

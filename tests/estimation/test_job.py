@@ -29,20 +29,15 @@ from service.estimation.spread import Spread, exactly, independently, prior, tog
 from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
 
 DAY = 86_400.0
+TOKENS = Tokens()
 
 
-def whole(one: Run, seconds: float = 30 * DAY, tokens: Tokens = Tokens(), **known: object) -> job.Job:
+def whole(one: Run, seconds: float = 30 * DAY, tokens: Tokens = TOKENS, **known: object) -> job.Job:
     """The job of a run whose training takes that long."""
     checkpoint = storage.checkpoint_bytes(one, Counts())
     return job.estimate(
         one, tokens, Counts(), step=exactly(seconds / (tokens.steps or 1)), training=exactly(seconds), checkpoint=checkpoint, **known
     )
-
-
-def training(parts: job.Job) -> float:
-    """What the other parts leave of the wall clock."""
-    items = by_code(parts.items)
-    return items["device_hours.training"].expected or 0.0
 
 
 def test_young_daly_example_of_1024_devices() -> None:

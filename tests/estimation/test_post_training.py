@@ -15,10 +15,11 @@ from service.estimation.run import DataPipeline, Hardware, Layout, Method, PostT
 from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
 
 TRAINING = Item(code="device_hours.training", section="time", quantity="device_hours", expected=10.0, formula="")
+TOKENS = Tokens(input_tokens=1e8, unique_tokens=5e7)
 PER_TOKEN = 1e-6  # seconds of the whole job for a token forward
 
 
-def of(objective: str, devices: int = 8, tokens: Tokens = Tokens(input_tokens=1e8, unique_tokens=5e7), **wanted: Any) -> dict[str, Item]:
+def of(objective: str, devices: int = 8, tokens: Tokens = TOKENS, **wanted: Any) -> dict[str, Item]:
     """Post-training items of an 8B run on H100."""
     one = run(
         devices,

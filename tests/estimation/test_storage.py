@@ -17,6 +17,7 @@ from service.specs.load import run_of
 
 from .whole_jobs import Counts, assert_adds_up, by_code, run
 
+FULL = Method()
 CASES = Path(__file__).parent.parent / "cases"
 ORACLE = [row for row in map(json.loads, (CASES / "oracle.jsonl").read_text().splitlines()) if row["kind"] == "ckpt"]
 CONFIGS = json.loads((CASES / "oracle_configs.json").read_text())
@@ -27,7 +28,7 @@ MEASURED = [
 ]
 
 
-def model_run(name: str, weight_bytes: float, method: Method = Method()) -> Run:
+def model_run(name: str, weight_bytes: float, method: Method = FULL) -> Run:
     """A run of an oracle model with AdamW states in fp32."""
     return Run(
         architecture=hf_config.read(CONFIGS[name]["full"]),
