@@ -132,7 +132,10 @@ def test_frozen_layers() -> None:
 def test_freezing_more_trains_less(model: str, parts: set[str]) -> None:
     """Frozen runs never train more than full ones, and each further part only takes away."""
     chosen = sorted(parts)
-    trained = [of(model, Method(kind="frozen", frozen=tuple(chosen[:n])), 2 if model != "deepseek-v3" else 4).trainable for n in range(len(chosen) + 1)]
+    trained = [
+        of(model, Method(kind="frozen", frozen=tuple(chosen[:n])), 2 if model != "deepseek-v3" else 4).trainable
+        for n in range(len(chosen) + 1)
+    ]
     assert trained == sorted(trained, reverse=True)
     assert trained[-1] >= 0
 

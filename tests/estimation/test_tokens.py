@@ -24,7 +24,9 @@ def a_text_run(data: Data, *, batch: tuple[int, int, int] = (1, 1, 1), **options
 
 def test_the_seeds_padded_batch() -> None:
     """Two samples of 800 + 200 padded to 1,024."""
-    run = a_text_run(Data(histogram=((800, 200, 2),), packing="pad_to_max"), batch=(2, 1, 2), sequence_length=1024, method=Method(objective="sft"))
+    run = a_text_run(
+        Data(histogram=((800, 200, 2),), packing="pad_to_max"), batch=(2, 1, 2), sequence_length=1024, method=Method(objective="sft")
+    )
     found = {item.code: item.expected for item in items(run, workload(run))}
     assert found["tokens.input"] == 2000
     assert found["tokens.target"] == 400
@@ -134,7 +136,13 @@ def test_expected_padding_by_enumeration(lengths: list[int], micro: int) -> None
     assert work.padding == pytest.approx(_enumerated(lengths, micro) - sum(lengths), rel=1e-9, abs=1e-9)
 
 
-@given(histogram=HISTOGRAMS, micro=st.integers(1, 8), packing=st.sampled_from(("none", "pad_to_max", "packed")), limit=st.integers(8, 130), epochs=st.sampled_from((1, 2, 0.5, 1.7)))
+@given(
+    histogram=HISTOGRAMS,
+    micro=st.integers(1, 8),
+    packing=st.sampled_from(("none", "pad_to_max", "packed")),
+    limit=st.integers(8, 130),
+    epochs=st.sampled_from((1, 2, 0.5, 1.7)),
+)
 def test_sums(histogram: tuple, micro: int, packing: str, limit: int, epochs: float) -> None:
     """Positions are tokens and padding; squares lie between the tokens' and the positions'."""
     data = Data(histogram=histogram, packing=packing, epochs=epochs)
@@ -155,7 +163,10 @@ def test_larger_micro_batches_pad_more(histogram: tuple) -> None:
     """One a batch pads nothing; all in one batch pads to the longest sample."""
     number = sum(row[2] for row in histogram)
     sizes = sorted({1, 2, number})
-    padding = [workload(a_text_run(Data(histogram=histogram, packing="none"), batch=(size, 1, size), sequence_length=500)).padding for size in sizes]
+    padding = [
+        workload(a_text_run(Data(histogram=histogram, packing="none"), batch=(size, 1, size), sequence_length=500)).padding
+        for size in sizes
+    ]
     assert padding[0] == 0
     longest = max(p + t for p, t, _ in histogram)
     assert padding[-1] == pytest.approx(number * longest - sum((p + t) * n for p, t, n in histogram))
