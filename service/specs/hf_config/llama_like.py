@@ -319,13 +319,8 @@ def glm4(fields: Fields) -> Architecture:
 
 
 def granite(fields: Fields) -> Architecture:
-    """Granite 3: Llama with scaled residuals (the scaling saves a scalar, so recomputation runs to the end)."""
-    shape = base(
-        fields,
-        attention_bias=fields.flag("attention_bias"),
-        mlp_bias=fields.flag("mlp_bias"),
-    )
-    return uniform(fields, replace(shape, closes=False))
+    """Granite 3: Llama with scaled embeddings, residuals and logits."""
+    return llama(fields)
 
 
 def exaone4(fields: Fields) -> Architecture:
