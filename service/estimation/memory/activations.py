@@ -65,6 +65,7 @@ class Kept:
     fixed: float = 0.0  # per block
     fixed_experts: float = 0.0  # per block, divided by expert parallelism
     positions: float = 0.0  # per position, whatever the batch size
+    shared_squares: float = 0.0  # per squared position, held for all blocks even where they are recomputed
 
     def __add__(self, other: Kept) -> Kept:
         return Kept(*(getattr(self, name) + getattr(other, name) for name in Kept.__slots__))
@@ -83,13 +84,20 @@ def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, 
     if not trained.reached:
         return Kept()
     kept = _norms(rules, family, hidden, layer, mode, trained) + _attention(rules, family, hidden, layer, mode, fused, trained)
-    kept += _mixture(rules, family, hidden, layer, mode, trained) if layer.mlp.experts else _mlp(rules, family, layer, mode, trained)
+    kept += feed_forward(rules, family, hidden, layer, mode, trained)
     kept += _adapters(layer, mode, trained)
     if rules.dropout_mask_bytes:
         kept += Kept(replicated=2 * rules.dropout_mask_bytes * hidden)
     if first:
         kept += _first(rules, family, hidden, layer, mode, fused, trained)
     return kept
+
+
+def feed_forward(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    """What the MLP or the experts of a block keep, norms and adapters left out."""
+    if layer.mlp.experts:
+        return _mixture(rules, family, hidden, layer, mode, trained)
+    return _mlp(rules, family, layer, mode, trained)
 
 
 def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
@@ -100,11 +108,12 @@ def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     if not _relative(rules, family):
         return Kept()
     squares = 8.0 if trained.attention else 0.0  # the look-up of the bias keeps its 64-bit indices
+    bias = RESIDUAL[mode] * a.query_heads
     if layer.cross_attention is None:
-        return Kept(squares=squares)
+        return Kept(squares=squares, shared_squares=bias)
     squares += COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
     encoded = COMPUTE[mode] * hidden if trained.attention and mode != AUTOCAST else 0.0
-    return Kept(squares=squares, replicated=encoded)
+    return Kept(squares=squares, replicated=encoded, shared_squares=bias + COMPUTE[mode] * a.query_heads)
 
 
 def _relative(rules: BlockRule, family: str) -> bool:
@@ -170,7 +179,8 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     return Kept(replicated=replicated, fixed=scale_copies)
 
 
-def _score_bytes(rules: BlockRule, family: str, a: Attention, mode: Mode) -> float:
+def score_bytes(rules: BlockRule, family: str, a: Attention, mode: Mode) -> float:
+    """Bytes that the eager path keeps of one attention score."""
     scores = by_family(rules.attention.score_bytes, family, (6.0, 6.0, 4.0))
     assert isinstance(scores, tuple)
     softcap = rules.attention.softcap_bytes[mode] if a.softcap else 0.0
@@ -227,7 +237,7 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
             split += width * output
         squares = width * a.query_heads if _relative(rules, family) else 0.0
     else:
-        scores = _score_bytes(rules, family, a, mode) * a.query_heads
+        scores = score_bytes(rules, family, a, mode) * a.query_heads
     total = Kept(replicated=replicated, split=split, scores=scores, squares=squares, single=width * single)
     if layer.cross_attention is not None:
         total += _cross(rules, family, layer.cross_attention, mode, fused, trained, layer)
@@ -242,7 +252,7 @@ def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool,
     replicated = 2.0 * width * queries if mode == AUTOCAST and trained.attention else 0.0  # two casts of the encoder's output
     if fused:
         return Kept(split=kept + 4.0 * a.query_heads, squares=1.0 if trained.attention else 0.0, replicated=replicated)
-    return Kept(split=kept, scores=_score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
+    return Kept(split=kept, scores=score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
 
 
 def _activation(rules: BlockRule, name: str) -> ActivationRule:

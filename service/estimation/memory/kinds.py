@@ -9,7 +9,7 @@ from ..parameters import Trained as TrainedParts
 from ..parameters import adapters_of, trained
 from ..run import Method
 from ..stacks.profile import BlockRule, Mode
-from .activations import Adapter, Kept, Trained, block
+from .activations import Adapter, Kept, Trained, block, feed_forward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,8 @@ class Kind:
     layer: Layer
     indices: tuple[int, ...]
     kept: Kept  # without checkpointing
+    kept_feed_forward: Kept  # of it, by the MLP or experts
+    trained_attention: float  # trained weights of attention, split
     split: float  # weights that tensor parallelism divides
     whole: float  # weights on every tensor-parallel rank
     experts: float  # weights that expert parallelism divides
@@ -68,14 +70,33 @@ def kinds_of(
             at_first = replace(flags, input_gradient=inputs_need_gradients or own)
             more = block(rules, model.family, model.hidden, layer, mode, fused, at_first, True)
             firsts.append((indices[0], more + kept.scaled(-1.0), decoder))
+        inside = feed_forward(rules, model.family, model.hidden, layer, mode, flags) if reached else Kept()
         kinds.append(
-            _kind(layer, tuple(indices), kept, parts, own, method.quantization is not None, sum(a.parameters for a in adapted), decoder)
+            _kind(
+                layer,
+                tuple(indices),
+                kept,
+                inside,
+                parts,
+                own,
+                method.quantization is not None,
+                sum(a.parameters for a in adapted),
+                decoder,
+            )
         )
     return tuple(kinds), tuple(firsts)
 
 
 def _kind(
-    layer: Layer, indices: tuple[int, ...], kept: Kept, parts: TrainedParts, own: bool, quantized: bool, adapters: int, decoder: bool
+    layer: Layer,
+    indices: tuple[int, ...],
+    kept: Kept,
+    inside: Kept,
+    parts: TrainedParts,
+    own: bool,
+    quantized: bool,
+    adapters: int,
+    decoder: bool,
 ) -> Kind:
     split = experts = matrices = outputs = largest = 0
     trained_split = trained_experts = 0
@@ -97,6 +118,8 @@ def _kind(
         layer=layer,
         indices=indices,
         kept=kept,
+        kept_feed_forward=inside,
+        trained_attention=float(sum(m.parameters for m in layer.matrices if m.part == "attention" and own and parts.part("attention"))),
         split=float(split),
         whole=float(whole),
         experts=float(experts),

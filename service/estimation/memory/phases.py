@@ -149,8 +149,12 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     if stage.first and setting.checkpointing == "none":
         for _, extra, decoder in setting.first_blocks:
             kept_one = kept_one + block_bytes(setting, extra, spread, decoder)
-    elif stage.first and setting.checkpointing == "full" and setting.first_positions:
-        kept_one = kept_one + setting.first_positions * (setting.length / spread.context)
+    elif stage.first and setting.checkpointing == "full":
+        local = setting.length / spread.context
+        if setting.first_positions:
+            kept_one = kept_one + setting.first_positions * local
+        if setting.first_squares:
+            kept_one = kept_one + setting.first_squares * (local * setting.length) / spread.tensor
     kept = kept_one * stage.in_flight
     others = kept - kept_one
     if "activations" in run.software.cpu_offload:
@@ -166,6 +170,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     rows = tokens if setting.head_per_token else spread.micro
     entries = rows * (setting.vocabulary / spread.tensor) * last
     outside = tokens * (_final_norm(setting) / spread.sequence_split) * last
+    if setting.pixels and stage.first:
+        outside = outside + tokens * (4.0 * setting.pixels)
     saved = _saved_logits(run, setting)
     forward_logits = entries * (saved + setting.loss.forward_extra[mode])
     backward_logits = entries * (saved + setting.loss.backward_extra[mode])
@@ -207,14 +213,30 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         step_copies = step_copies + gradients * (states.gradients_over / spread.states_over)
     held = add(kept, outside)
+    lingering: Number = 0.0
+    if stage.first and setting.input_gradient:
+        lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * residual
+    if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
+        lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
+    moments: list[Phase] = []
+    if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
+        scores = tokens * (setting.scores * setting.length) / spread.tensor
+        done = (own.trained_block - own.trained_attention) * precision.gradient_bytes / states.gradients_over
+        grown = maximum(standing, head_gradients + done)
+        left = minimum(gradients, almost + done)
+        less = own.kept_block - own.kept_attention
+        held_first = kept + recomputed - less
+        moments.append(phase("backward", grown, held_first, 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, scores))
+        moments.append(phase("backward", left, add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, scores))
     return [
+        *moments,
         phase("forward", standing, held, forward_logits, shard.at_loss, casts, hidden_out),
         # Backward: at the loss, in its first block, in its last block, and at the token table.
         phase("backward", standing, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
         phase("backward", head_gradients, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, working),
         phase("backward", almost, add(others, own.kept_block), 0.0, shard.gathered, shard.unreduced, working),
-        phase("backward", gradients, others, 0.0, shard.gathered, shard.unreduced, at_table),
-        phase("optimizer_step", gradients, 0.0, 0.0, step_copies),
+        phase("backward", gradients, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
+        phase("optimizer_step", gradients, 0.0, 0.0, step_copies, lingering),
     ]
 
 
@@ -253,8 +275,9 @@ def _final_norm(setting: Setting) -> float:
     rule = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
     per = rule.input_copy[setting.mode]
     per += rule.normalized[setting.mode] if setting.norms_trained else 0.0
-    per += COMPUTE[setting.mode] if setting.head_trained else 0.0
-    return per * setting.hidden + rule.statistics + 16.0
+    head = COMPUTE[setting.mode] if setting.head_trained else 0.0
+    stacks = 2.0 if setting.cross else 1.0  # an encoder has its own
+    return stacks * (per * setting.hidden + rule.statistics) + head * setting.hidden + 16.0
 
 
 def _saved_logits(run: Run, setting: Setting) -> float:

@@ -16,8 +16,8 @@ from ..by_identity import ByIdentity
 from ..parameters import trained
 from ..run import Method, PostTraining, Precision, Run, Software
 from ..stacks import STACKS
-from ..stacks.profile import AUTOCAST, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
-from .activations import Adapter, Kept
+from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
+from .activations import Adapter, Kept, score_bytes
 from .kinds import Kind, kinds_of
 
 SEQUENCES = {"dpo": 2, "reward_model": 2}  # a batch element is a pair
@@ -57,6 +57,11 @@ class Setting:
     blocks_before: tuple[np.ndarray[Any, Any], ...]  # of each kind among the first n blocks
     first_blocks: tuple[tuple[int, Kept, bool], ...]  # what first blocks keep beyond their kind: index, coefficients, decoder
     first_positions: float  # per position, also under checkpointing
+    first_squares: float  # per squared position, also under checkpointing (T5's position biases)
+    lingering_squares: float  # of them, what checkpointing leaves alive after the backward pass
+    scores: float  # per token and key: gradients of the scores of one block, where they are stored
+    input_gradient: bool  # the embedded input is a leaf that keeps its gradient (enable_input_require_grads)
+    pixels: float  # elements per position of the input image
     widest: float  # intermediate width
     largest: float  # weights of the largest matrix of a block
     hidden: int
@@ -76,6 +81,7 @@ class Setting:
     tied_trained: bool  # token table and head are one trained tensor
     norms_trained: bool
     head_per_token: bool
+    cross: bool  # an encoder and a decoder
     quantized_head: bool
     kept_scale: float
     reference: bool  # a second, frozen copy of the model answers beside the trained one
@@ -150,6 +156,11 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         blocks_before=tuple(_before(kind, len(model.layers)) for kind in kinds),
         first_blocks=firsts,
         first_positions=sum(kept.positions for _, kept, _ in firsts),
+        first_squares=sum(kept.shared_squares for _, kept, _ in firsts),
+        lingering_squares=sum(COMPUTE[mode] * kinds[0].layer.attention.query_heads for _, kept, _ in firsts if kept.shared_squares),
+        scores=0.0 if run.attention != "eager" else max(_scores(rules, model.family, kind, mode) for kind in kinds),
+        input_gradient=run.method.lora is not None and run.method.lora.input_grads,
+        pixels=float(sum(m.inputs for m in model.outside if m.reads == "pixels")),
         widest=max(kind.intermediate for kind in kinds),
         largest=max(kind.largest for kind in kinds),
         hidden=model.hidden,
@@ -168,12 +179,18 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         head_trained=head_trained,
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),
+        cross=model.encoder_decoder,
         head_per_token=model.head is not None and model.head.per_token,
         quantized_head=stack.quantized_outside and run.method.quantization is not None,
         kept_scale=_kept_scale(stack, run),
         reference=run.method.objective in REFERENCED and run.post_training.reference == "model" and not run.method.adapters,
         notes=_notes(run),
     )
+
+
+def _scores(rules: BlockRule, family: str, kind: Kind, mode: Mode) -> float:
+    a = kind.layer.attention
+    return score_bytes(rules, family, a, mode) * a.query_heads
 
 
 def _mode(run: Essence, stack: Stack) -> Mode:

@@ -28,6 +28,8 @@ class Size:
     trained_block: Number = 0.0
     kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
     kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
+    kept_attention: Number = 0.0  # of that, without its MLP (where scores are stored)
+    trained_attention: Number = 0.0  # of the largest block
     blocks: Number = 0.0
 
 
@@ -114,6 +116,11 @@ def size(setting: Setting, stage: Stage, spread: Ranks) -> Size:
         total.trained_block = maximum(total.trained_block, (trained + kind.adapters) * present)
         kept = block_bytes(setting, kind.kept, spread, kind.decoder)
         total.kept_block = maximum(total.kept_block, kept * present)
+        if setting.scores:
+            total.kept_attention = maximum(
+                total.kept_attention, (kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)) * present
+            )
+            total.trained_attention = maximum(total.trained_attention, kind.trained_attention / t * present)
         if setting.checkpointing == "full":
             kept = inputs(setting, kind, spread)
         elif setting.checkpointing == "selective":
