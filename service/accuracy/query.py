@@ -92,7 +92,7 @@ def _where(question: Question, begin: datetime | None) -> list[Any]:
 def _counts(connection: Connection, question: Question, begin: datetime | None) -> dict[str, int]:
     t = accuracy_daily.c
     query = select(t.code, func.sum(t.n)).where(*_where(question, begin)).group_by(t.code)
-    return {code: int(n) for code, n in connection.execute(query).tuples()}
+    return {code: int(n) for code, n in connection.execute(query)}
 
 
 def _observations(
@@ -232,7 +232,7 @@ def _from_histograms(connection: Connection, question: Question, begin: datetime
     query = select(t.code, t.day, t.n, t.judged, t.within, t.losses, t.loss_micro, t.histogram, *columns).where(*_where(question, begin))
     sums: dict[tuple[Group, str], _Sum] = {}
     groups: dict[tuple[Any, ...], tuple[Group, str]] = {}
-    for code, day, n, judged, within, losses, loss_micro, blob, *values in connection.execute(query).tuples():
+    for code, day, n, judged, within, losses, loss_micro, blob, *values in connection.execute(query):
         raw = (code, day, *values)
         key = groups.get(raw)
         if key is None:
