@@ -9,7 +9,7 @@ from typing import Any
 
 from service.estimation.architecture import Architecture
 
-from . import encoders, gpt_like, latent, llama_like, mixtures
+from . import encoders, gpt_like, latent, llama_like, mixtures, remote_code
 from .fields import ConfigError, Fields, UnknownModelType
 
 __all__ = ["ConfigError", "UnknownModelType", "model_types", "read"]
@@ -19,6 +19,7 @@ READERS: dict[str, Callable[[Fields], Architecture]] = {
     **gpt_like.READERS,
     **mixtures.READERS,
     **latent.READERS,
+    **remote_code.READERS,
     **encoders.READERS,
 }
 
@@ -54,13 +55,7 @@ NESTS = {
 }
 
 # Fields that say enough about an unknown type to read it as a Llama.
-GENERIC = (
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "vocab_size",
-)
+GENERIC = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
 
 def model_types() -> list[str]:
@@ -88,10 +83,7 @@ def _read(config: dict[str, Any], pointer: str, *, nested: bool) -> Architecture
         model = _partly_rotated(READERS[known](Fields(config, known, pointer)), config, known)
         return model if known == name else replace(model, family=name)
     if name in NESTS:
-        raise ConfigError(
-            f"{pointer}/text_config",
-            "is required: this model type keeps its language model's shape there",
-        )
+        raise ConfigError(f"{pointer}/text_config", "is required: this model type keeps its language model's shape there")
     return _generic(config, name, pointer)
 
 
@@ -151,12 +143,7 @@ def _generic(config: dict[str, Any], name: str, pointer: str) -> Architecture:
         else:
             why = f"and {(experts or layered)[0][:64]} says that its blocks are not the usual ones"
         raise UnknownModelType(where, f"model type {shown} is not known, {why}{hint}")
-    fields = Fields(
-        config,
-        name or "unnamed",
-        pointer,
-        defaults={"hidden_act": "silu", "tie_word_embeddings": False},
-    )
+    fields = Fields(config, name or "unnamed", pointer, defaults={"hidden_act": "silu", "tie_word_embeddings": False})
     fields.assume(
         f"model type '{name[:64] or '(none)'}' is not known: read from its generic fields as a Llama-like decoder "
         "(gated feed-forward, two RMS norms a layer, rotary positions)"

@@ -49,15 +49,7 @@ def language_model(
         embeddings=(*tables, *embeddings),
         outside=outside,
         outside_vectors=(*outside_vectors, *norm.vectors(hidden)),
-        head=Matrix(
-            name="lm_head",
-            inputs=width,
-            outputs=vocabulary,
-            part="lm_head",
-            bias=head_bias,
-            reads="final",
-            lora=False,
-        ),
+        head=Matrix(name="lm_head", inputs=width, outputs=vocabulary, part="lm_head", bias=head_bias, reads="final", lora=False),
         head_tied=fields.flag("tie_word_embeddings", tied_default),
         logit_softcap=logit_softcap,
         max_positions=fields.optional_integer(max_positions) if max_positions else None,
@@ -75,10 +67,7 @@ def layer_windows(fields: Fields, count: int, window: int | None, sliding: Calla
         kinds = ("full_attention", "sliding_attention", "chunked_attention")
         for kind in types[:count]:
             if kind not in kinds:
-                raise fields.error(
-                    "layer_types",
-                    f"holds a kind of attention that is not known here (known: {', '.join(kinds)})",
-                )
+                raise fields.error("layer_types", f"holds a kind of attention that is not known here (known: {', '.join(kinds)})")
         if window is None and any(kind != "full_attention" for kind in types[:count]):
             raise fields.error("layer_types", "has sliding layers but the config gives no window")
         return [None if kind == "full_attention" else window for kind in types[:count]]

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from service.estimation.architecture import (
-    Attention,
-    Layer,
-    Matrix,
-    Mlp,
-    Part,
-    Reads,
-    Vector,
-)
+from service.estimation.architecture import Attention, Layer, Matrix, Mlp, Part, Reads, Vector
 
 QKV = ("q_proj", "k_proj", "v_proj")
 
@@ -78,54 +70,20 @@ class Shape:
     extra_vectors: tuple[Vector, ...] = field(default=())
 
 
-def attention_matrices(
-    shape: Shape,
-    *,
-    reads: Reads = "block",
-    output_reads: Reads = "attended",
-    part: Part = "attention",
-) -> list[Matrix]:
+def attention_matrices(shape: Shape, *, reads: Reads = "block", output_reads: Reads = "attended", part: Part = "attention") -> list[Matrix]:
     """Query, key, value and output projections, fused where the family fuses them."""
     queries = shape.heads * shape.head_dim
     keys = shape.key_value_heads * shape.head_dim
     names, bias = shape.names, shape.qkv_bias
     if names.qkv is not None:
-        inputs = [
-            Matrix(
-                name=names.qkv,
-                inputs=shape.hidden,
-                outputs=queries + 2 * keys,
-                part=part,
-                roles=QKV,
-                bias=bias,
-                reads=reads,
-            )
-        ]
+        inputs = [Matrix(name=names.qkv, inputs=shape.hidden, outputs=queries + 2 * keys, part=part, roles=QKV, bias=bias, reads=reads)]
     else:
         inputs = [
-            Matrix(
-                name=name,
-                inputs=shape.hidden,
-                outputs=outputs,
-                part=part,
-                roles=(role,),
-                bias=bias,
-                reads=reads,
-            )
-            for name, outputs, role in (
-                (names.q, queries, "q_proj"),
-                (names.k, keys, "k_proj"),
-                (names.v, keys, "v_proj"),
-            )
+            Matrix(name=name, inputs=shape.hidden, outputs=outputs, part=part, roles=(role,), bias=bias, reads=reads)
+            for name, outputs, role in ((names.q, queries, "q_proj"), (names.k, keys, "k_proj"), (names.v, keys, "v_proj"))
         ]
     output = Matrix(
-        name=names.o,
-        inputs=queries,
-        outputs=shape.hidden,
-        part=part,
-        roles=("o_proj",),
-        bias=shape.output_bias,
-        reads=output_reads,
+        name=names.o, inputs=queries, outputs=shape.hidden, part=part, roles=("o_proj",), bias=shape.output_bias, reads=output_reads
     )
     return [*inputs, output]
 
@@ -206,28 +164,14 @@ def layer(shape: Shape) -> Layer:
     """A dense block."""
     reads: Reads = "block" if shape.parallel_residual else "middle"
     mlp = mlp_matrices(
-        shape.names,
-        shape.hidden,
-        shape.intermediate,
-        gated=shape.gated,
-        bias=shape.mlp_bias,
-        reads=reads,
-        lora=shape.mlp_lora,
+        shape.names, shape.hidden, shape.intermediate, gated=shape.gated, bias=shape.mlp_bias, reads=reads, lora=shape.mlp_lora
     )
     return Layer(
         kind=shape.kind,
         matrices=(*attention_matrices(shape), *mlp),
-        vectors=(
-            *attention_vectors(shape),
-            *shape.extra_vectors,
-            *shape.norms.vectors(shape.hidden),
-        ),
+        vectors=(*attention_vectors(shape), *shape.extra_vectors, *shape.norms.vectors(shape.hidden)),
         attention=attention_of(shape),
-        mlp=Mlp(
-            intermediate=shape.intermediate,
-            gated=shape.gated,
-            activation=shape.activation,
-        ),
+        mlp=Mlp(intermediate=shape.intermediate, gated=shape.gated, activation=shape.activation),
         norm=shape.norms.kind,
         norms=len(shape.norms.names),
         parallel_residual=shape.parallel_residual,
@@ -306,15 +250,7 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
             lora=not known,
         )
         if experts.shared_gate is not None:
-            shared.append(
-                Matrix(
-                    name=experts.shared_gate,
-                    inputs=shape.hidden,
-                    outputs=1,
-                    part="shared_experts",
-                    reads=reads,
-                )
-            )
+            shared.append(Matrix(name=experts.shared_gate, inputs=shape.hidden, outputs=1, part="shared_experts", reads=reads))
     return replace(
         dense,
         kind="moe",

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from service.estimation.architecture import (
-    Architecture,
-    Layer,
-    Matrix,
-    Vector,
-)
+from service.estimation.architecture import Architecture, Layer, Matrix, Vector
 
 from .assemble import blocks_of, language_model
-from .blocks import (
-    Names,
-    Norms,
-    Shape,
-    attention_matrices,
-    attention_of,
-    layer,
-)
+from .blocks import Names, Norms, Shape, attention_matrices, attention_of, layer
 from .fields import Fields
 from .llama_like import activation
 
@@ -39,14 +27,7 @@ def bert(fields: Fields) -> Architecture:
         key_value_heads=heads,
         head_dim=hidden // heads,
         intermediate=fields.integer("intermediate_size"),
-        names=Names(
-            q="query",
-            k="key",
-            v="value",
-            o="attention.output.dense",
-            up="intermediate.dense",
-            down="output.dense",
-        ),
+        names=Names(q="query", k="key", v="value", o="attention.output.dense", up="intermediate.dense", down="output.dense"),
         norms=replace(LAYER_NORM, names=("attention.output.LayerNorm", "output.LayerNorm")),
         gated=False,
         activation=activation(fields),
@@ -64,14 +45,7 @@ def bert(fields: Fields) -> Architecture:
     layers = blocks_of([shape] * fields.layers())
     types = fields.integer("type_vocab_size", 0, least=0)
     fields.assume("counted with the masked-language-model head (a dense layer, a norm and a decoder with a bias)")
-    transform = Matrix(
-        name="transform.dense",
-        inputs=hidden,
-        outputs=hidden,
-        part="other",
-        bias=True,
-        reads="final",
-    )
+    transform = Matrix(name="transform.dense", inputs=hidden, outputs=hidden, part="other", bias=True, reads="final")
     return language_model(
         fields,
         layers,
@@ -121,14 +95,7 @@ def t5(fields: Fields) -> Architecture:
         built = layer(shape)
         vectors = built.vectors
         if first or every:
-            vectors = (
-                Vector(
-                    name="relative_attention_bias",
-                    size=buckets * heads,
-                    part="embeddings",
-                ),
-                *vectors,
-            )
+            vectors = (Vector(name="relative_attention_bias", size=buckets * heads, part="embeddings"), *vectors)
         if not decoder:
             return replace(built, vectors=vectors)
         return replace(
@@ -141,21 +108,10 @@ def t5(fields: Fields) -> Architecture:
     def _cross(shape: Shape) -> tuple[Matrix, ...]:
         query, key, value, output = attention_matrices(shape, reads="cross", output_reads="cross_attended")
         inner = [replace(matrix, name=f"EncDecAttention.{matrix.name}") for matrix in (query, key, value, output)]
-        return (
-            inner[0],
-            replace(inner[1], reads="encoder"),
-            replace(inner[2], reads="encoder"),
-            inner[3],
-        )
+        return (inner[0], replace(inner[1], reads="encoder"), replace(inner[2], reads="encoder"), inner[3])
 
-    encoder = (
-        block(decoder=False, first=True),
-        *[block(decoder=False, first=False)] * (encoder_count - 1),
-    )
-    decoder = (
-        block(decoder=True, first=True),
-        *[block(decoder=True, first=False)] * (decoder_count - 1),
-    )
+    encoder = (block(decoder=False, first=True), *[block(decoder=False, first=False)] * (encoder_count - 1))
+    decoder = (block(decoder=True, first=True), *[block(decoder=True, first=False)] * (decoder_count - 1))
     model = language_model(
         fields,
         (*encoder, *decoder),
@@ -211,22 +167,10 @@ def vit(fields: Fields) -> Architecture:
         outside=(projection,),
         outside_vectors=(
             Vector(name="cls_token", size=tokens * hidden, part="embeddings"),
-            Vector(
-                name="position_embeddings",
-                size=(patches + tokens) * hidden,
-                part="embeddings",
-            ),
+            Vector(name="position_embeddings", size=(patches + tokens) * hidden, part="embeddings"),
             Vector(name="layernorm", size=2 * hidden, part="norms"),
         ),
-        head=Matrix(
-            name="classifier",
-            inputs=hidden,
-            outputs=labels,
-            part="lm_head",
-            bias=True,
-            per_token=False,
-            reads="final",
-        ),
+        head=Matrix(name="classifier", inputs=hidden, outputs=labels, part="lm_head", bias=True, per_token=False, reads="final"),
         max_positions=patches + tokens,
         image_positions=patches + tokens,
         assumptions=fields.assumptions(),

@@ -37,14 +37,7 @@ def _tables() -> dict[str, dict[str, dict[str, Any]]]:
 class Fields:
     """One config (or one object nested in it) read field by field; remembers what it had to assume."""
 
-    def __init__(
-        self,
-        config: dict[str, Any],
-        model_type: str,
-        pointer: str = "",
-        *,
-        defaults: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, config: dict[str, Any], model_type: str, pointer: str = "", *, defaults: dict[str, Any] | None = None) -> None:
         table = _tables().get(model_type, {"defaults": {}, "aliases": {}})
         self.config = config
         self.model_type = model_type

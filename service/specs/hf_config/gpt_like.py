@@ -21,15 +21,7 @@ def _drops(fields: Fields, *names: str) -> bool:
     return any(fields.has(name) and fields.number(name) > 0 for name in names)
 
 
-def _shape(
-    fields: Fields,
-    hidden: int,
-    heads: int,
-    *,
-    intermediate: int,
-    bias: bool = True,
-    **options: object,
-) -> Shape:
+def _shape(fields: Fields, hidden: int, heads: int, *, intermediate: int, bias: bool = True, **options: object) -> Shape:
     if hidden % heads:
         raise fields.error("hidden_size", "must be a multiple of the number of heads")
     shape = Shape(
@@ -53,24 +45,13 @@ def gpt2(fields: Fields) -> Architecture:
     """GPT-2: fused q, k and v, learned positions, tied head."""
     hidden = fields.integer("n_embd")
     names = Names(qkv="attn.c_attn", o="attn.c_proj", up="mlp.c_fc", down="mlp.c_proj")
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("n_head"),
-        intermediate=fields.integer("n_inner", 4 * hidden),
-        names=names,
-    )
+    shape = _shape(fields, hidden, fields.integer("n_head"), intermediate=fields.integer("n_inner", 4 * hidden), names=names)
     shape = replace(shape, closes=not _drops(fields, "resid_pdrop"))
     if fields.flag("add_cross_attention"):
         raise fields.error("add_cross_attention", "cross-attention in a GPT-2 decoder is not covered")
     layers = blocks_of([shape] * fields.layers("n_layer"))
     return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        positions=fields.integer("n_positions"),
-        final_norm=FINAL,
-        max_positions="n_positions",
+        fields, layers, hidden=hidden, positions=fields.integer("n_positions"), final_norm=FINAL, max_positions="n_positions"
     )
 
 
@@ -79,26 +60,11 @@ def gpt_bigcode(fields: Fields) -> Architecture:
     hidden = fields.integer("n_embd")
     heads = fields.integer("n_head")
     names = Names(qkv="attn.c_attn", o="attn.c_proj", up="mlp.c_fc", down="mlp.c_proj")
-    shape = _shape(
-        fields,
-        hidden,
-        heads,
-        intermediate=fields.integer("n_inner", 4 * hidden),
-        names=names,
-    )
-    shape = replace(
-        shape,
-        key_value_heads=1 if fields.flag("multi_query", True) else heads,
-        closes=not _drops(fields, "resid_pdrop"),
-    )
+    shape = _shape(fields, hidden, heads, intermediate=fields.integer("n_inner", 4 * hidden), names=names)
+    shape = replace(shape, key_value_heads=1 if fields.flag("multi_query", True) else heads, closes=not _drops(fields, "resid_pdrop"))
     layers = blocks_of([shape] * fields.layers("n_layer"))
     return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        positions=fields.integer("n_positions"),
-        final_norm=FINAL,
-        max_positions="n_positions",
+        fields, layers, hidden=hidden, positions=fields.integer("n_positions"), final_norm=FINAL, max_positions="n_positions"
     )
 
 
@@ -106,13 +72,7 @@ def gpt_neo(fields: Fields) -> Architecture:
     """GPT-Neo: local and global layers in turn, no bias on q, k and v."""
     hidden = fields.integer("hidden_size")
     names = Names(o="out_proj", up="c_fc", down="c_proj")
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("num_heads"),
-        intermediate=fields.integer("intermediate_size", 4 * hidden),
-        names=names,
-    )
+    shape = _shape(fields, hidden, fields.integer("num_heads"), intermediate=fields.integer("intermediate_size", 4 * hidden), names=names)
     shape = replace(shape, qkv_bias=False, closes=not _drops(fields, "resid_dropout"))
     count = fields.layers("num_layers")
     window = fields.integer("window_size")
@@ -138,13 +98,7 @@ def gptj(fields: Fields) -> Architecture:
     """GPT-J: one norm, attention and feed-forward side by side, a bias on the head."""
     hidden = fields.integer("n_embd")
     names = Names(o="out_proj", up="fc_in", down="fc_out")
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("n_head"),
-        intermediate=fields.integer("n_inner", 4 * hidden),
-        names=names,
-    )
+    shape = _shape(fields, hidden, fields.integer("n_head"), intermediate=fields.integer("n_inner", 4 * hidden), names=names)
     shape = replace(
         shape,
         norms=replace(LAYER_NORMS, names=("ln_1",)),
@@ -155,15 +109,7 @@ def gptj(fields: Fields) -> Architecture:
         closes=not _drops(fields, "resid_pdrop"),
     )
     layers = blocks_of([shape] * fields.layers("n_layer"))
-    return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        tied_default=False,
-        final_norm=FINAL,
-        head_bias=True,
-        max_positions="n_positions",
-    )
+    return language_model(fields, layers, hidden=hidden, tied_default=False, final_norm=FINAL, head_bias=True, max_positions="n_positions")
 
 
 def codegen(fields: Fields) -> Architecture:
@@ -171,12 +117,7 @@ def codegen(fields: Fields) -> Architecture:
     model = gptj(fields)
     old = model.layers[0]
     width = old.matrices[0].outputs
-    fused = replace(
-        old.matrices[0],
-        name="qkv_proj",
-        outputs=3 * width,
-        roles=("q_proj", "k_proj", "v_proj"),
-    )
+    fused = replace(old.matrices[0], name="qkv_proj", outputs=3 * width, roles=("q_proj", "k_proj", "v_proj"))
     block = replace(old, matrices=(fused, *old.matrices[3:]))
     return replace(model, layers=(block,) * len(model.layers))
 
@@ -184,20 +125,9 @@ def codegen(fields: Fields) -> Architecture:
 def gpt_neox(fields: Fields) -> Architecture:
     """GPT-NeoX and Pythia: parallel blocks with two norms."""
     hidden = fields.integer("hidden_size")
-    names = Names(
-        qkv="query_key_value",
-        o="attention.dense",
-        up="dense_h_to_4h",
-        down="dense_4h_to_h",
-    )
+    names = Names(qkv="query_key_value", o="attention.dense", up="dense_h_to_4h", down="dense_4h_to_h")
     bias = fields.flag("attention_bias", True)
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("num_attention_heads"),
-        intermediate=fields.integer("intermediate_size"),
-        names=names,
-    )
+    shape = _shape(fields, hidden, fields.integer("num_attention_heads"), intermediate=fields.integer("intermediate_size"), names=names)
     shape = replace(
         shape,
         norms=replace(LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")),
@@ -208,13 +138,7 @@ def gpt_neox(fields: Fields) -> Architecture:
         closes=not _drops(fields, "hidden_dropout"),
     )
     layers = blocks_of([shape] * fields.layers())
-    return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        tied_default=False,
-        final_norm=replace(FINAL, names=("final_layer_norm",)),
-    )
+    return language_model(fields, layers, hidden=hidden, tied_default=False, final_norm=replace(FINAL, names=("final_layer_norm",)))
 
 
 def phi(fields: Fields) -> Architecture:
@@ -222,13 +146,7 @@ def phi(fields: Fields) -> Architecture:
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
     names = Names(o="dense", up="fc1", down="fc2")
-    shape = _shape(
-        fields,
-        hidden,
-        heads,
-        intermediate=fields.integer("intermediate_size"),
-        names=names,
-    )
+    shape = _shape(fields, hidden, heads, intermediate=fields.integer("intermediate_size"), names=names)
     shape = replace(
         shape,
         key_value_heads=fields.integer("num_key_value_heads", heads),
@@ -241,12 +159,7 @@ def phi(fields: Fields) -> Architecture:
         shape = replace(shape, query_key_norm=(2 * shape.head_dim, 2 * shape.head_dim))  # scale and bias of one head
     layers = blocks_of([shape] * fields.layers())
     return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        tied_default=False,
-        final_norm=replace(FINAL, names=("final_layernorm",)),
-        head_bias=True,
+        fields, layers, hidden=hidden, tied_default=False, final_norm=replace(FINAL, names=("final_layernorm",)), head_bias=True
     )
 
 
@@ -255,21 +168,9 @@ def opt(fields: Fields) -> Architecture:
     hidden = fields.integer("hidden_size")
     bias = fields.flag("enable_bias", True)
     affine = fields.flag("layer_norm_elementwise_affine", True)
-    norms = Norms(
-        names=("self_attn_layer_norm", "final_layer_norm"),
-        kind="layer",
-        scale=affine,
-        bias=affine,
-    )
+    norms = Norms(names=("self_attn_layer_norm", "final_layer_norm"), kind="layer", scale=affine, bias=affine)
     names = Names(o="out_proj", up="fc1", down="fc2")
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("num_attention_heads"),
-        intermediate=fields.integer("ffn_dim"),
-        bias=bias,
-        names=names,
-    )
+    shape = _shape(fields, hidden, fields.integer("num_attention_heads"), intermediate=fields.integer("ffn_dim"), bias=bias, names=names)
     before = fields.flag("do_layer_norm_before", True)
     shape = replace(shape, norms=norms, closes=before and not _drops(fields, "dropout"), pre_norm=before)
     layers = blocks_of([shape] * fields.layers())
@@ -277,20 +178,8 @@ def opt(fields: Fields) -> Architecture:
     outside: tuple[Matrix, ...] = ()
     if width != hidden:
         outside = (
-            Matrix(
-                name="project_in",
-                inputs=width,
-                outputs=hidden,
-                part="other",
-                reads="block",
-            ),
-            Matrix(
-                name="project_out",
-                inputs=hidden,
-                outputs=width,
-                part="other",
-                reads="final",
-            ),
+            Matrix(name="project_in", inputs=width, outputs=hidden, part="other", reads="block"),
+            Matrix(name="project_out", inputs=hidden, outputs=width, part="other", reads="final"),
         )
     final = before and not fields.flag("_remove_final_layer_norm")
     positions = fields.integer("max_position_embeddings")
@@ -308,20 +197,8 @@ def opt(fields: Fields) -> Architecture:
 def bloom(fields: Fields) -> Architecture:
     """BLOOM: ALiBi, a norm on the embeddings, tied head."""
     hidden = fields.integer("hidden_size")
-    names = Names(
-        qkv="query_key_value",
-        o="self_attention.dense",
-        up="dense_h_to_4h",
-        down="dense_4h_to_h",
-    )
-    shape = _shape(
-        fields,
-        hidden,
-        fields.integer("n_head"),
-        intermediate=4 * hidden,
-        names=names,
-        activation="bloom_gelu",
-    )
+    names = Names(qkv="query_key_value", o="self_attention.dense", up="dense_h_to_4h", down="dense_4h_to_h")
+    shape = _shape(fields, hidden, fields.integer("n_head"), intermediate=4 * hidden, names=names, activation="bloom_gelu")
     shape = replace(
         shape,
         norms=replace(LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")),
@@ -329,14 +206,7 @@ def bloom(fields: Fields) -> Architecture:
     )
     layers = blocks_of([shape] * fields.layers("n_layer"))
     embedding_norm = Vector(name="word_embeddings_layernorm", size=2 * hidden, part="norms")
-    return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        outside_vectors=(embedding_norm,),
-        final_norm=FINAL,
-        max_positions="seq_length",
-    )
+    return language_model(fields, layers, hidden=hidden, outside_vectors=(embedding_norm,), final_norm=FINAL, max_positions="seq_length")
 
 
 def falcon(fields: Fields) -> Architecture:
@@ -351,31 +221,14 @@ def falcon(fields: Fields) -> Architecture:
         norms = fields.integer("num_ln_in_parallel_attn")
     if not parallel:
         norms = 2
-    names = Names(
-        qkv="query_key_value",
-        o="self_attention.dense",
-        up="dense_h_to_4h",
-        down="dense_4h_to_h",
-    )
-    shape = _shape(
-        fields,
-        hidden,
-        heads,
-        intermediate=fields.integer("ffn_hidden_size", 4 * hidden),
-        bias=bias,
-        names=names,
-    )
-    if new:
-        groups = fields.integer("num_kv_heads", heads)
-    else:
-        groups = 1 if fields.flag("multi_query", True) else heads
+    names = Names(qkv="query_key_value", o="self_attention.dense", up="dense_h_to_4h", down="dense_4h_to_h")
+    shape = _shape(fields, hidden, heads, intermediate=fields.integer("ffn_hidden_size", 4 * hidden), bias=bias, names=names)
+    shared = 1 if fields.flag("multi_query", True) else heads
+    groups = fields.integer("num_kv_heads", heads) if new else shared
     shape = replace(
         shape,
         key_value_heads=groups,
-        norms=replace(
-            LAYER_NORMS,
-            names=("ln_attn", "ln_mlp")[:norms] if new else ("input_layernorm", "post_attention_layernorm")[:norms],
-        ),
+        norms=replace(LAYER_NORMS, names=("ln_attn", "ln_mlp")[:norms] if new else ("input_layernorm", "post_attention_layernorm")[:norms]),
         rotary=not fields.flag("alibi"),
         parallel_residual=parallel,
         closes=not _drops(fields, "hidden_dropout"),

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from service.estimation.architecture import (
-    Architecture,
-    Attention,
-    Layer,
-    Matrix,
-    Vector,
-)
+from service.estimation.architecture import Architecture, Attention, Layer, Matrix, Vector
 
 from .assemble import language_model
 from .blocks import Experts, Shape, layer, mixture
@@ -52,44 +46,17 @@ def with_latent_attention(block: Layer, hidden: int, heads: int, latent: Latent,
     matrices: list[Matrix] = []
     vectors: list[Vector] = []
     if latent.query_rank is None:
-        matrices.append(
-            Matrix(
-                name="q_proj",
-                inputs=hidden,
-                outputs=queries,
-                part="attention",
-                roles=("q_proj",),
-            )
-        )
+        matrices.append(Matrix(name="q_proj", inputs=hidden, outputs=queries, part="attention", roles=("q_proj",)))
     else:
         matrices += [
-            Matrix(
-                name="q_a_proj",
-                inputs=hidden,
-                outputs=latent.query_rank,
-                part="attention",
-                roles=("q_proj",),
-                bias=bias,
-            ),
-            Matrix(
-                name="q_b_proj",
-                inputs=latent.query_rank,
-                outputs=queries,
-                part="attention",
-                roles=("q_proj",),
-                reads="query_latent",
-            ),
+            Matrix(name="q_a_proj", inputs=hidden, outputs=latent.query_rank, part="attention", roles=("q_proj",), bias=bias),
+            Matrix(name="q_b_proj", inputs=latent.query_rank, outputs=queries, part="attention", roles=("q_proj",), reads="query_latent"),
         ]
         vectors.append(Vector(name="q_a_layernorm", size=latent.query_rank, part="norms"))
     both = ("k_proj", "v_proj")
     matrices += [
         Matrix(
-            name="kv_a_proj_with_mqa",
-            inputs=hidden,
-            outputs=latent.key_value_rank + latent.rope,
-            part="attention",
-            roles=both,
-            bias=bias,
+            name="kv_a_proj_with_mqa", inputs=hidden, outputs=latent.key_value_rank + latent.rope, part="attention", roles=both, bias=bias
         ),
         Matrix(
             name="kv_b_proj",
@@ -100,13 +67,7 @@ def with_latent_attention(block: Layer, hidden: int, heads: int, latent: Latent,
             reads="key_value_latent",
         ),
         Matrix(
-            name="o_proj",
-            inputs=heads * latent.value,
-            outputs=hidden,
-            part="attention",
-            roles=("o_proj",),
-            bias=bias,
-            reads="attended",
+            name="o_proj", inputs=heads * latent.value, outputs=hidden, part="attention", roles=("o_proj",), bias=bias, reads="attended"
         ),
     ]
     vectors.append(Vector(name="kv_a_layernorm", size=latent.key_value_rank, part="norms"))
@@ -121,12 +82,7 @@ def with_latent_attention(block: Layer, hidden: int, heads: int, latent: Latent,
         key_value_lora_rank=latent.key_value_rank,
         rope_dim=latent.rope,
     )
-    return replace(
-        block,
-        matrices=(*matrices, *rest),
-        vectors=(*vectors, *block.vectors),
-        attention=attention,
-    )
+    return replace(block, matrices=(*matrices, *rest), vectors=(*vectors, *block.vectors), attention=attention)
 
 
 def _shape(fields: Fields, latent: Latent) -> Shape:
@@ -172,13 +128,7 @@ def deepseek(fields: Fields) -> Architecture:
     extra = fields.integer("num_nextn_predict_layers", 0, least=0)
     if extra:
         fields.assume(f"{extra} multi-token-prediction layer(s) are counted apart from the model, as transformers loads it")
-    return language_model(
-        fields,
-        layers,
-        hidden=shape.hidden,
-        tied_default=False,
-        multi_token_prediction_layers=extra,
-    )
+    return language_model(fields, layers, hidden=shape.hidden, tied_default=False, multi_token_prediction_layers=extra)
 
 
 def minicpm3(fields: Fields) -> Architecture:
@@ -190,8 +140,4 @@ def minicpm3(fields: Fields) -> Architecture:
     return language_model(fields, (block,) * fields.layers(), hidden=shape.hidden)
 
 
-READERS: dict[str, Callable[[Fields], Architecture]] = {
-    "deepseek_v2": deepseek,
-    "deepseek_v3": deepseek,
-    "minicpm3": minicpm3,
-}
+READERS: dict[str, Callable[[Fields], Architecture]] = {"deepseek_v2": deepseek, "deepseek_v3": deepseek, "minicpm3": minicpm3}

@@ -12,14 +12,7 @@ from .blocks import Names, Norms, Shape
 from .fields import Fields
 
 FUSED_GATE_UP = Names(gate_up="gate_up_proj")
-GEMMA_NORMS = Norms(
-    names=(
-        "input_layernorm",
-        "post_attention_layernorm",
-        "pre_feedforward_layernorm",
-        "post_feedforward_layernorm",
-    )
-)
+GEMMA_NORMS = Norms(names=("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"))
 POST_NORMS = Norms(names=("post_attention_layernorm", "post_feedforward_layernorm"))
 LAYER_NORMS = Norms(kind="layer", bias=True)
 FINAL_LAYER_NORM = Norms(names=("norm",), kind="layer", bias=True)
@@ -55,12 +48,7 @@ def base(
 
 def activation(fields: Fields) -> str:
     """The activation's name."""
-    for name in (
-        "hidden_activation",
-        "hidden_act",
-        "activation_function",
-        "activation",
-    ):
+    for name in ("hidden_activation", "hidden_act", "activation_function", "activation"):
         if fields.has(name):
             return fields.text(name)
     return fields.text("hidden_act") or fields.text("hidden_activation") or fields.text("activation_function", "silu")
@@ -73,13 +61,7 @@ def head_norms(shape: Shape) -> Shape:
 
 def full_norms(shape: Shape) -> Shape:
     """Query and key norms over all heads (OLMo 2, Cohere)."""
-    return replace(
-        shape,
-        query_key_norm=(
-            shape.heads * shape.head_dim,
-            shape.key_value_heads * shape.head_dim,
-        ),
-    )
+    return replace(shape, query_key_norm=(shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim))
 
 
 def uniform(fields: Fields, shape: Shape, window: int | None = None, **options: object) -> Architecture:
@@ -89,12 +71,7 @@ def uniform(fields: Fields, shape: Shape, window: int | None = None, **options: 
 
 
 def patterned(
-    fields: Fields,
-    shape: Shape,
-    sliding: Callable[[int], bool],
-    *,
-    window: int | None = None,
-    **options: object,
+    fields: Fields, shape: Shape, sliding: Callable[[int], bool], *, window: int | None = None, **options: object
 ) -> Architecture:
     """A model whose layers alternate between full and sliding-window attention."""
     count = fields.layers()
@@ -107,15 +84,7 @@ def patterned(
 
 def llama(fields: Fields) -> Architecture:
     """Llama 1 to 3, Yi, Vicuna, SmolLM 1 and 2, DeepSeek's dense models."""
-    return uniform(
-        fields,
-        base(
-            fields,
-            attention_bias=fields.flag("attention_bias"),
-            mlp_bias=fields.flag("mlp_bias"),
-        ),
-        tied_default=False,
-    )
+    return uniform(fields, base(fields, attention_bias=fields.flag("attention_bias"), mlp_bias=fields.flag("mlp_bias")), tied_default=False)
 
 
 def mistral(fields: Fields) -> Architecture:
@@ -139,11 +108,7 @@ def _qwen(fields: Fields, shape: Shape) -> Architecture:
     window, sliding = _qwen_window(fields)
     count = fields.layers()
     windows = layer_windows(fields, count, window, sliding)
-    return language_model(
-        fields,
-        blocks_of(replace(shape, window=each) for each in windows),
-        hidden=shape.hidden,
-    )
+    return language_model(fields, blocks_of(replace(shape, window=each) for each in windows), hidden=shape.hidden)
 
 
 def qwen2(fields: Fields) -> Architecture:
@@ -168,12 +133,7 @@ def gemma2(fields: Fields) -> Architecture:
         softcap=_capped(fields, "attn_logit_softcapping"),
         closes=False,
     )
-    return patterned(
-        fields,
-        shape,
-        lambda index: index % 2 == 0,
-        logit_softcap=_capped(fields, "final_logit_softcapping"),
-    )
+    return patterned(fields, shape, lambda index: index % 2 == 0, logit_softcap=_capped(fields, "final_logit_softcapping"))
 
 
 def _capped(fields: Fields, name: str) -> bool:
@@ -183,10 +143,7 @@ def _capped(fields: Fields, name: str) -> bool:
 
 def gemma3(fields: Fields) -> Architecture:
     """Gemma 3's text model: head norms, five windowed layers to one full."""
-    shape = replace(
-        head_norms(base(fields, attention_bias=fields.flag("attention_bias"), norms=GEMMA_NORMS)),
-        closes=False,
-    )
+    shape = replace(head_norms(base(fields, attention_bias=fields.flag("attention_bias"), norms=GEMMA_NORMS)), closes=False)
     pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
     return patterned(
         fields,
@@ -206,9 +163,7 @@ def olmo(fields: Fields) -> Architecture:
     """OLMo 1: layer norms without parameters."""
     norms = Norms(kind="layer", scale=False)
     return uniform(
-        fields,
-        base(fields, attention_bias=fields.flag("attention_bias"), norms=norms),
-        final_norm=replace(norms, names=("norm",)),
+        fields, base(fields, attention_bias=fields.flag("attention_bias"), norms=norms), final_norm=replace(norms, names=("norm",))
     )
 
 
@@ -229,12 +184,7 @@ def olmo3(fields: Fields) -> Architecture:
 
 def nemotron(fields: Fields) -> Architecture:
     """Nemotron: layer norms, squared ReLU without a gate."""
-    shape = base(
-        fields,
-        attention_bias=fields.flag("attention_bias"),
-        mlp_bias=fields.flag("mlp_bias"),
-        norms=LAYER_NORMS,
-    )
+    shape = base(fields, attention_bias=fields.flag("attention_bias"), mlp_bias=fields.flag("mlp_bias"), norms=LAYER_NORMS)
     return uniform(fields, replace(shape, gated=False), final_norm=FINAL_LAYER_NORM)
 
 
@@ -243,20 +193,12 @@ def starcoder2(fields: Fields) -> Architecture:
     bias = fields.flag("use_bias")
     shape = base(fields, attention_bias=bias, mlp_bias=bias, norms=LAYER_NORMS)
     shape = replace(shape, gated=False, names=Names(up="c_fc", down="c_proj"))
-    return uniform(
-        fields,
-        shape,
-        fields.optional_integer("sliding_window", least=1),
-        final_norm=FINAL_LAYER_NORM,
-    )
+    return uniform(fields, shape, fields.optional_integer("sliding_window", least=1), final_norm=FINAL_LAYER_NORM)
 
 
 def _cohere_shape(fields: Fields) -> Shape:
     norms = Norms(names=("input_layernorm",), kind="layer")
-    return replace(
-        base(fields, attention_bias=fields.flag("attention_bias"), norms=norms),
-        parallel_residual=True,
-    )
+    return replace(base(fields, attention_bias=fields.flag("attention_bias"), norms=norms), parallel_residual=True)
 
 
 def cohere(fields: Fields) -> Architecture:
@@ -271,23 +213,14 @@ def cohere2(fields: Fields) -> Architecture:
     """Command-R7B and A: three windowed layers to one full."""
     pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 4))
     final = Norms(names=("norm",), kind="layer")
-    return patterned(
-        fields,
-        _cohere_shape(fields),
-        lambda index: (index + 1) % pattern != 0,
-        final_norm=final,
-    )
+    return patterned(fields, _cohere_shape(fields), lambda index: (index + 1) % pattern != 0, final_norm=final)
 
 
 def stablelm(fields: Fields) -> Architecture:
     """StableLM 2 and 3B: layer norms, optional head norms and parallel blocks."""
     parallel = fields.flag("use_parallel_residual")
     norms = replace(LAYER_NORMS, names=("input_layernorm",)) if parallel else LAYER_NORMS
-    shape = replace(
-        base(fields, norms=norms, own_head_dim=False),
-        qkv_bias=fields.flag("use_qkv_bias"),
-        parallel_residual=parallel,
-    )
+    shape = replace(base(fields, norms=norms, own_head_dim=False), qkv_bias=fields.flag("use_qkv_bias"), parallel_residual=parallel)
     if fields.flag("qk_layernorm"):
         shape = full_norms(shape)
     return uniform(fields, shape, final_norm=FINAL_LAYER_NORM)
@@ -301,20 +234,8 @@ def glm(fields: Fields) -> Architecture:
 
 def glm4(fields: Fields) -> Architecture:
     """GLM-4-0414 and later (``glm4``): norms after each part too."""
-    norms = Norms(
-        names=(
-            "input_layernorm",
-            "post_self_attn_layernorm",
-            "post_attention_layernorm",
-            "post_mlp_layernorm",
-        )
-    )
-    shape = replace(
-        base(fields, norms=norms),
-        qkv_bias=fields.flag("attention_bias"),
-        names=FUSED_GATE_UP,
-        closes=False,
-    )
+    norms = Norms(names=("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"))
+    shape = replace(base(fields, norms=norms), qkv_bias=fields.flag("attention_bias"), names=FUSED_GATE_UP, closes=False)
     return uniform(fields, shape)
 
 
@@ -330,24 +251,13 @@ def exaone4(fields: Fields) -> Architecture:
     window = fields.optional_integer("sliding_window")
     if pattern is None or not pattern or window is None:
         return uniform(fields, shape)
-    return patterned(
-        fields,
-        shape,
-        lambda index: (index + 1) % pattern != 0 and index != fields.layers() - 1,
-    )
+    return patterned(fields, shape, lambda index: (index + 1) % pattern != 0 and index != fields.layers() - 1)
 
 
 def seed_oss(fields: Fields) -> Architecture:
     """Seed-OSS."""
     shape = base(fields, mlp_bias=fields.flag("mlp_bias"))
-    return uniform(
-        fields,
-        replace(
-            shape,
-            qkv_bias=fields.flag("attention_bias"),
-            output_bias=fields.flag("attention_out_bias"),
-        ),
-    )
+    return uniform(fields, replace(shape, qkv_bias=fields.flag("attention_bias"), output_bias=fields.flag("attention_out_bias")))
 
 
 def ernie(fields: Fields) -> Architecture:
@@ -358,11 +268,7 @@ def ernie(fields: Fields) -> Architecture:
 
 def arcee(fields: Fields) -> Architecture:
     """Arcee AFM: squared ReLU without a gate."""
-    shape = base(
-        fields,
-        attention_bias=fields.flag("attention_bias"),
-        mlp_bias=fields.flag("mlp_bias"),
-    )
+    shape = base(fields, attention_bias=fields.flag("attention_bias"), mlp_bias=fields.flag("mlp_bias"))
     return uniform(fields, replace(shape, gated=False))
 
 
@@ -385,102 +291,10 @@ def helium(fields: Fields) -> Architecture:
     return uniform(fields, replace(shape, qkv_bias=fields.flag("attention_bias")))
 
 
-def internlm(fields: Fields) -> Architecture:
-    """InternLM 1: biases on the attention's projections."""
-    return uniform(
-        fields,
-        base(fields, attention_bias=fields.flag("bias", True)),
-        tied_default=False,
-    )
-
-
-def internlm2(fields: Fields) -> Architecture:
-    """InternLM 2 and 2.5: fused q, k and v."""
-    bias = fields.flag("bias")
-    names = Names(qkv="wqkv", o="wo", gate="w1", up="w3", down="w2")
-    shape = replace(
-        base(fields, attention_bias=bias),
-        names=names,
-        norms=Norms(names=("attention_norm", "ffn_norm")),
-    )
-    return uniform(fields, shape, tied_default=False)
-
-
 def internlm3(fields: Fields) -> Architecture:
     """InternLM 3."""
     shape = base(fields, mlp_bias=fields.flag("bias"))
-    return uniform(
-        fields,
-        replace(shape, qkv_bias=fields.flag("qkv_bias"), output_bias=fields.flag("bias")),
-        tied_default=False,
-    )
-
-
-def baichuan(fields: Fields) -> Architecture:
-    """Baichuan 1 and 2: fused q, k and v without biases."""
-    return uniform(fields, replace(base(fields), names=Names(qkv="W_pack")), tied_default=False)
-
-
-def qwen(fields: Fields) -> Architecture:
-    """Qwen 1: the config's intermediate_size is gate and up together."""
-    both = fields.integer("intermediate_size")
-    names = Names(qkv="c_attn", o="c_proj", gate="w2", up="w1", down="mlp.c_proj")
-    shape = replace(
-        base(fields),
-        names=names,
-        intermediate=both // 2,
-        norms=Norms(names=("ln_1", "ln_2")),
-    )
-    shape = replace(
-        shape,
-        qkv_bias=True,
-        output_bias=not fields.flag("no_bias", True),
-        mlp_bias=not fields.flag("no_bias", True),
-    )
-    return uniform(fields, shape, tied_default=False)
-
-
-def chatglm(fields: Fields) -> Architecture:
-    """ChatGLM 2, 3 and GLM-4 (remote code)."""
-    hidden = fields.integer("hidden_size")
-    heads = fields.integer("num_attention_heads")
-    groups = fields.integer("multi_query_group_num", heads) if fields.flag("multi_query_attention") else heads
-    bias = fields.flag("add_bias_linear")
-    shape = Shape(
-        hidden=hidden,
-        heads=heads,
-        key_value_heads=groups,
-        head_dim=fields.integer("kv_channels", hidden // heads),
-        intermediate=fields.integer("ffn_hidden_size"),
-        names=Names(
-            qkv="query_key_value",
-            o="dense",
-            gate_up="dense_h_to_4h",
-            down="dense_4h_to_h",
-        ),
-        norms=Norms(
-            kind="rms" if fields.flag("rmsnorm", True) else "layer",
-            bias=not fields.flag("rmsnorm", True),
-        ),
-        qkv_bias=bias or fields.flag("add_qkv_bias"),
-        output_bias=bias,
-        mlp_bias=bias,
-    )
-    layers = blocks_of([shape] * fields.layers("num_layers"))
-    final = replace(
-        shape.norms,
-        names=("final_layernorm",) if fields.flag("post_layer_norm", True) else (),
-    )
-    vocabulary = fields.integer("padded_vocab_size", fields.optional_integer("vocab_size"))
-    return language_model(
-        fields,
-        layers,
-        hidden=hidden,
-        tied_default=False,
-        final_norm=final,
-        max_positions="seq_length",
-        vocabulary=vocabulary,
-    )
+    return uniform(fields, replace(shape, qkv_bias=fields.flag("qkv_bias"), output_bias=fields.flag("bias")), tied_default=False)
 
 
 READERS: dict[str, Callable[[Fields], Architecture]] = {
@@ -512,10 +326,5 @@ READERS: dict[str, Callable[[Fields], Architecture]] = {
     "arcee": arcee,
     "hunyuan_v1_dense": hunyuan,
     "apertus": apertus,
-    "internlm": internlm,
-    "internlm2": internlm2,
     "internlm3": internlm3,
-    "baichuan": baichuan,
-    "qwen": qwen,
-    "chatglm": chatglm,
 }

@@ -62,18 +62,9 @@ def mixtral(fields: Fields) -> Architecture:
     shape = base(fields)
     count = fields.integer("num_local_experts")
     experts = Experts(
-        count=count,
-        per_token=_per_token(fields, count),
-        intermediate=shape.intermediate,
-        activation=shape.activation,
-        peft="adapts",
+        count=count, per_token=_per_token(fields, count), intermediate=shape.intermediate, activation=shape.activation, peft="adapts"
     )
-    return sparse_model(
-        fields,
-        replace(shape, window=fields.optional_integer("sliding_window", least=1)),
-        experts,
-        tied_default=False,
-    )
+    return sparse_model(fields, replace(shape, window=fields.optional_integer("sliding_window", least=1)), experts, tied_default=False)
 
 
 def _qwen_sparse(fields: Fields) -> Callable[[int], bool]:
@@ -88,7 +79,7 @@ def _qwen_windows(fields: Fields) -> list[int | None]:
 
 
 def qwen2_moe(fields: Fields) -> Architecture:
-    """Qwen 1.5 and 2 MoE: routed experts and one gated shared expert."""
+    """Qwen 1.5 and 2 MoE: routed experts and one gated shared expert (PEFT 0.21 does not map this type's experts)."""
     bias = fields.flag("qkv_bias", True)
     shape = replace(base(fields), qkv_bias=bias)
     count = fields.integer("num_experts")
@@ -97,18 +88,11 @@ def qwen2_moe(fields: Fields) -> Architecture:
         per_token=_per_token(fields, count),
         intermediate=fields.integer("moe_intermediate_size"),
         activation=shape.activation,
-        peft="adapts",
         shared_intermediate=fields.integer("shared_expert_intermediate_size"),
         shared_prefix="shared_expert.",
         shared_gate="shared_expert_gate",
     )
-    return sparse_model(
-        fields,
-        shape,
-        experts,
-        sparse=_qwen_sparse(fields),
-        windows=_qwen_windows(fields),
-    )
+    return sparse_model(fields, shape, experts, sparse=_qwen_sparse(fields), windows=_qwen_windows(fields))
 
 
 def qwen3_moe(fields: Fields) -> Architecture:
@@ -151,11 +135,7 @@ def olmoe(fields: Fields) -> Architecture:
     shape = full_norms(base(fields, attention_bias=fields.flag("attention_bias"), own_head_dim=False))
     count = fields.integer("num_experts")
     experts = Experts(
-        count=count,
-        per_token=_per_token(fields, count),
-        intermediate=shape.intermediate,
-        activation=shape.activation,
-        peft="adapts",
+        count=count, per_token=_per_token(fields, count), intermediate=shape.intermediate, activation=shape.activation, peft="adapts"
     )
     return sparse_model(fields, shape, experts)
 
@@ -183,11 +163,7 @@ def granitemoe(fields: Fields) -> Architecture:
     shape = base(fields, attention_bias=fields.flag("attention_bias"))
     count = fields.integer("num_local_experts")
     experts = Experts(
-        count=count,
-        per_token=_per_token(fields, count),
-        intermediate=shape.intermediate,
-        activation=shape.activation,
-        router_name="router",
+        count=count, per_token=_per_token(fields, count), intermediate=shape.intermediate, activation=shape.activation, router_name="router"
     )
     return sparse_model(fields, shape, experts)
 
@@ -221,15 +197,7 @@ def llama4(fields: Fields) -> Architecture:
     if chunk is not None:
         fields.assume("chunked attention of Llama 4 is counted as a window of the chunk's length (an upper bound)")
     dense = replace(shape, intermediate=fields.integer("intermediate_size_mlp"))
-    return sparse_model(
-        fields,
-        shape,
-        experts,
-        sparse=lambda index: index in sparse,
-        windows=windows,
-        dense=dense,
-        tied_default=False,
-    )
+    return sparse_model(fields, shape, experts, sparse=lambda index: index in sparse, windows=windows, dense=dense, tied_default=False)
 
 
 def glm4_moe(fields: Fields) -> Architecture:
@@ -289,13 +257,7 @@ def dbrx(fields: Fields) -> Architecture:
         peft="linear",
         names=names,
     )
-    return sparse_model(
-        fields,
-        shape,
-        experts,
-        tied_default=False,
-        final_norm=replace(norms, names=("norm_f",)),
-    )
+    return sparse_model(fields, shape, experts, tied_default=False, final_norm=replace(norms, names=("norm_f",)))
 
 
 READERS: dict[str, Callable[[Fields], Architecture]] = {
