@@ -38,6 +38,8 @@ class Measured:
     device_count: int | None = None
     job_id: str | None = None
     corrects_id: str | None = None
+    repeats: int | None = None
+    spread: float | None = None
 
     @property
     def group(self) -> tuple[str, str, str, str]:
@@ -72,6 +74,8 @@ class Row:
     attempt_numbers: tuple[int, ...] = ()
     excludes: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    repeats: int | None = None  # readings behind the value
+    spread: float | None = None  # the widest of its attempts
     measurement_ids: tuple[str, ...] = field(default=())
 
     @property
@@ -124,6 +128,8 @@ class Row:
             "attempt_numbers": list(self.attempt_numbers),
             "excludes": list(self.excludes),
             "flags": list(self.flags),
+            "repeats": self.repeats,
+            "spread": self.spread,
             "measurement_ids": list(self.measurement_ids),
         }
 
@@ -196,11 +202,19 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
             basis=first.basis,
             attempt_numbers=tuple(sorted({value.attempt for value in counted})),
             excludes=tuple(sorted({name for value in counted for name in value.excludes})),
-            flags=tuple(sorted({name for value in counted for name in value.flags})),
+            flags=tuple(sorted({name for value in counted for name in value.flags} | _repeated(quoted, kind, counted))),
+            repeats=sum(value.repeats or 0 for value in counted) or None,
+            spread=max((value.spread for value in counted if value.spread is not None), default=None),
             measurement_ids=tuple(value.id for value in counted),
         ),
         left_out,
     )
+
+
+def _repeated(quoted: Quoted, kind: codes.Together, values: Sequence[Measured]) -> set[str]:
+    """Whether a sum is over whole runs: hours of repeats are added as those of parts are, so it must be said."""
+    whole = [v for v in values if v.outcome == "completed" and quoted.steps and (v.steps_completed or 0) >= quoted.steps]
+    return {"several_completed"} if kind == "sum" and len(whole) > 1 else set()
 
 
 def _representative(value: Measured) -> bool:

@@ -18,6 +18,7 @@ from .schemas import Actuals
 DOCUMENT = "/document"
 LONGEST_NAME = 200  # of a job; what the column holds
 _MOST = 2**53
+MOST_ATTEMPTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,8 @@ def choose(reading: Reading, wanted: Sequence[str], stated: bool) -> Reading:
 def complete(reading: Reading, body: Actuals) -> Intake:
     """The document's attempts with what the body adds; the body's word stands above the document's."""
     single = len(reading.attempts) == 1
+    if len(reading.attempts) > MOST_ATTEMPTS:
+        raise refused(DOCUMENT, f"more than {MOST_ATTEMPTS} attempts of one run")
     if not single and reading.attempts:
         for name in ("attempt", "outcome", "started_at", "ended_at"):
             if getattr(body, name) is not None:

@@ -39,7 +39,7 @@ FLAGS: Mapping[str, str] = {
     "far_from_estimate": "more than 30 times off the estimate: a unit or the wrong run is likelier than an error of the estimate",
     "longer_than_window": "longer than the attempt's end minus start",
     "allocated_above_reserved": "allocated memory above reserved memory of the same attempt",
-    "spec_drift": "steps, tokens or devices differ from what was quoted",
+    "several_completed": "several attempts completed all steps: repeats of the run rather than parts of it",
 }
 GIVEN_FLAGS: tuple[str, ...] = ("shared_device", "host_timed")
 

@@ -179,6 +179,8 @@ def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
         device_count=found["device_count"],
         job_id=found["job_id"],
         corrects_id=found["corrects_id"],
+        repeats=found["repeats"],
+        spread=found["spread"],
     )
 
 

@@ -15,6 +15,8 @@ MEMORY_TOLERANCE = 1.01
 FAR = 30.0  # times off the estimate: minutes for seconds is 60, GiB for bytes 1e9
 BELOW_BOUND = 0.98
 WINDOW_SLACK_SECONDS = 60.0
+# Beyond any run: a thousand times the FLOPs of the largest, a trillionth of a second.
+MOST, LEAST = 1e30, 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def _impossible_value(value: Value, attempt: Attempt, quoted: Quoted) -> str | N
         return "not a finite number"
     if value.value < 0:
         return "a measured amount cannot be negative"
+    if value.value > MOST or 0 < value.value < LEAST:
+        return f"beyond what any run can measure ({LEAST:g} to {MOST:g})"
     if value.value == 0 and codes.positive(value.code):
         return "0 cannot be measured here: a counter that was off, or a device that was not used"
     memory = quoted.device_memory_bytes

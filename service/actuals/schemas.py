@@ -45,7 +45,7 @@ class MeasuredValue(RequestModel):
         default=[], max_length=2, description="`shared_device`: " + FLAGS["shared_device"] + "; `host_timed`: " + FLAGS["host_timed"] + "."
     )
     repeats: int | None = Field(default=None, ge=1, le=2**31 - 1, description="How many readings the value stands for.")
-    spread: float | None = Field(default=None, ge=0, le=1e300, description="(largest - smallest) / median of those readings.")
+    spread: float | None = Field(default=None, ge=0, le=1e30, description="(largest - smallest) / median of those readings.")
 
     @property
     def exclusions(self) -> tuple[Exclusion, ...]:
@@ -169,6 +169,8 @@ class ComparisonRow(BaseModel):
     attempt_numbers: list[int]
     excludes: list[str]
     flags: list[str]
+    repeats: int | None = Field(description="How many readings the value stands for.")
+    spread: float | None = Field(description="(largest - smallest) / median of those readings, the widest of the attempts.")
     measurement_ids: list[str]
 
 

@@ -46,6 +46,8 @@ def attempt(code: str, number: float, **changes: Any) -> Attempt:
         (attempt("tokens.input", 0.0), "/measurements/0/value"),
         (attempt("throughput.input_tokens_per_second", 0.0), "/measurements/0/value"),
         (attempt("device_hours.run", float("inf")), "/measurements/0/value"),
+        (attempt("device_hours.run", 1e200), "/measurements/0/value"),
+        (attempt("time.step", 1e-200), "/measurements/0/value"),
         (attempt("device_hours.run", 1.0, started_at=START, ended_at=START - timedelta(seconds=1)), "/ended_at"),
     ],
 )

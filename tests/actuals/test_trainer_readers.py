@@ -178,6 +178,37 @@ def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
     assert all(math.isfinite(value.value) for attempt in reading.attempts for value in attempt.values)
 
 
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
+    """The same of text: pieces of lines, numbers of any length."""
+    format_name = data.draw(st.sampled_from(["megatron_log", "torchtitan_log", "torch_memory", "sacct_parsable"]))
+    number = st.sampled_from(["1", "1.5", "1.2.3", ",", "1,000", "9" * 5000, "-1", "inf", "1e5", ""])
+    line = st.builds(
+        lambda template, a, b, c: template.format(a, b, c),
+        st.sampled_from(
+            [
+                "iteration {}/ {} | elapsed time per iteration (ms): {} | global batch size: 4 |",
+                "[Rank {}] memory (MB) | max allocated: {} | max reserved: {} |",
+                "step: {} memory: {}GiB(1%) tps: {}",
+                "| Allocated memory | {} B | {} MiB | {} |",
+                "JobID|State|Elapsed|AllocTRES|NTasks|TRESUsageInMax\n{}|COMPLETED|{}:{}:00|gres/gpu=2||",
+                "1.0|COMPLETED|{}||{}|gres/gpumem={}M",
+                "[before the start of training step] {} {} {}",
+            ]
+        ),
+        number,
+        number,
+        number,
+    )
+    text = "\n".join(data.draw(st.lists(line, min_size=1, max_size=6)))
+    try:
+        reading = read(format_name, text, Hints(device_count=2))  # type: ignore[arg-type]
+    except Unreadable:
+        return
+    assert all(value.value >= 0 for attempt in reading.attempts for value in attempt.values)
+
+
 # --- Megatron-LM ------------------------------------------------------------------------------------------------------
 
 

@@ -142,9 +142,10 @@ def median(values: Sequence[float]) -> float:
 
 def spread(values: Sequence[float]) -> float | None:
     """(largest - smallest) / median of repeated readings."""
-    if len(values) < 2 or median(values) == 0:
+    if len(values) < 2 or not median(values):
         return None
-    return (max(values) - min(values)) / median(values)
+    found = (max(values) - min(values)) / median(values)
+    return found if math.isfinite(found) else None
 
 
 def devices(hints: Hints, found: int | None = None) -> tuple[int | None, tuple[str, ...]]:

@@ -14,12 +14,15 @@ from typing import Any
 from ..measurement import GIB, MIB, Attempt, Collector, Hints, Outcome, Reading, Unreadable, Value
 from .base import as_lines, devices, median, spread
 
-_ITERATION = re.compile(r"iteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|")
-_ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\):\s*([\d.]+)")
-_BATCH = re.compile(r"global batch size:\s*(\d+)")
-_RATE = re.compile(r"(?:throughput|tokens)[^|]*?\((?:token|tokens)/(?:sec|s)/GPU\):\s*([\d.,]+)|tokens/s/GPU:\s*([\d.,]+)")
-_MEMORY = re.compile(r"memory \((MB|GB)\)\s*\|.*?max allocated:\s*([\d.]+)\s*\|.*?max reserved:\s*([\d.]+)")
-_RANK = re.compile(r"\[Rank (\d+)\]", re.IGNORECASE)
+# Each is looked for on its own, so that a line is read in time proportional to its length.
+_ITERATION = re.compile(r"iteration\s+(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
+_ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\):\s*(\d+(?:\.\d+)?)")
+_BATCH = re.compile(r"global batch size:\s*(\d{1,15})")
+_RATE = re.compile(r"(?:\(tokens?/s(?:ec)?/GPU\)|tokens/s/GPU):\s*(\d[\d,]*(?:\.\d+)?)")
+_MEMORY = re.compile(r"memory \((MB|GB)\)\s*\|")
+_ALLOCATED = re.compile(r"max allocated:\s*(\d+(?:\.\d+)?)")
+_RESERVED = re.compile(r"max reserved:\s*(\d+(?:\.\d+)?)")
+_RANK = re.compile(r"\[Rank (\d{1,9})\]", re.IGNORECASE)
 _MILLISECONDS = {"ms": 1e-3, "s": 1.0}
 _BYTES = {"MB": MIB, "GB": GIB}
 
@@ -56,8 +59,9 @@ def _sessions(lines: list[str]) -> list[_Session]:
             sessions.append(current)
             current = _Session()
         if memory := _MEMORY.search(line):
-            current.allocated.append(float(memory[2]) * _BYTES[memory[1]])
-            current.reserved.append(float(memory[3]) * _BYTES[memory[1]])
+            for pattern, kept in ((_ALLOCATED, current.allocated), (_RESERVED, current.reserved)):
+                if found := pattern.search(line):
+                    kept.append(float(found[1]) * _BYTES[memory[1]])
             current.ranks.add(rank[1] if (rank := _RANK.search(line)) else "0")
         iteration, elapsed = _ITERATION.search(line), _ELAPSED.search(line)
         if iteration is None or elapsed is None:
@@ -71,7 +75,7 @@ def _sessions(lines: list[str]) -> list[_Session]:
         current.seconds.append(float(elapsed[2]) * _MILLISECONDS[elapsed[1]])
         current.batches.append(int(batch[1]) if (batch := _BATCH.search(line)) else 0)
         rate = _RATE.search(line)
-        current.rates.append(float((rate[1] or rate[2]).replace(",", "")) if rate else 0.0)
+        current.rates.append(float(rate[1].replace(",", "")) if rate else 0.0)
     return [*sessions, current] if current.steps else sessions
 
 

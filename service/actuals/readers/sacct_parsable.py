@@ -25,12 +25,14 @@ def read(document: Any, hints: Hints) -> Reading:
     if not {"ElapsedRaw", "Elapsed"} & set(header):
         raise Unreadable("the table needs Elapsed or ElapsedRaw")
     records: list[Record] = []
+    latest: dict[str, Record] = {}  # by raw job id: a requeued job's steps follow each of its rows
     for index, line in enumerate(lines[1:], start=1):
         row = dict(zip(header, line.split("|"), strict=False))
         if "." in row["JobID"]:
-            _step(row, records)
+            _step(row, latest)
         else:
             records.append(_record(row, f"/{index}"))
+            latest[records[-1].job_id] = records[-1]
     return reading(records, hints)
 
 
@@ -55,9 +57,8 @@ def _record(row: dict[str, str], pointer: str) -> Record:
     )
 
 
-def _step(row: dict[str, str], records: list[Record]) -> None:
-    parent = (row.get("JobIDRaw") or row["JobID"]).partition(".")[0]
-    record = next((r for r in reversed(records) if r.job_id == parent), None)
+def _step(row: dict[str, str], latest: dict[str, Record]) -> None:
+    record = latest.get((row.get("JobIDRaw") or row["JobID"]).partition(".")[0])
     memory = size_bytes(tres(row.get("TRESUsageInMax", "")).get("gres/gpumem"))
     if record is not None and memory is not None and memory >= (record.device_memory_bytes or 0):
         record.device_memory_bytes, record.tasks = memory, count(row.get("NTasks"))
@@ -65,7 +66,7 @@ def _step(row: dict[str, str], records: list[Record]) -> None:
 
 def _duration(text: str) -> float | None:
     """Seconds from ``[days-]hours:minutes:seconds``."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text)
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", text)
     if match is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

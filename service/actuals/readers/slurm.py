@@ -89,7 +89,7 @@ def size_bytes(value: str | float | None) -> float | None:
     """Bytes from ``38888M`` (binary units) or a plain number of bytes."""
     if isinstance(value, int | float):
         return float(value)
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", (value or "").strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?", (value or "").strip())
     return float(match[1]) * _SUFFIX[match[2]] if match else None
 
 

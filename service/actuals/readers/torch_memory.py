@@ -25,7 +25,7 @@ _KEYS: Mapping[str, str] = {
     "max_memory_cached": _RESERVED,  # its name before PyTorch 1.4
 }
 _UNITS = {"B": 1, "KB": 2**10, "KiB": 2**10, "MB": MIB, "MiB": MIB, "GB": GIB, "GiB": GIB, "TiB": 2**40}
-_ROW = re.compile(r"\|\s*(Allocated memory|GPU reserved memory)\s*\|\s*[\d.]+\s*\w+\s*\|\s*([\d.]+)\s*(\w+)\s*\|")
+_ROW = re.compile(r"\|\s*(Allocated memory|GPU reserved memory)\s*\|\s*\d+(?:\.\d+)?\s*[A-Za-z]+\s*\|\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*\|")
 
 
 def read(document: Any, hints: Hints) -> Reading:

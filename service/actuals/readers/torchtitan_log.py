@@ -11,8 +11,11 @@ from typing import Any
 from ..measurement import GIB, Attempt, Collector, Hints, Reading, Unreadable, Value
 from .base import as_lines, devices, median, spread
 
-_STEP = re.compile(r"\bstep:\s*(\d+)\s.*?memory:\s*([\d.]+)\s*GiB.*?\b(?:tps|wps):\s*([\d,]+(?:\.\d+)?)")
-_RANK = re.compile(r"\[rank(\d+)\]")
+# Looked for one after the other, so that a line is read in time proportional to its length.
+_STEP = re.compile(r"\bstep:\s*(\d{1,15})\s")
+_MEMORY = re.compile(r"\bmemory:\s*(\d+(?:\.\d+)?)\s*GiB")
+_RATE = re.compile(r"\b(?:tps|wps):\s*(\d[\d,]*(?:\.\d+)?)")
+_RANK = re.compile(r"\[rank(\d{1,9})\]")
 
 
 def read(document: Any, hints: Hints) -> Reading:
@@ -23,9 +26,10 @@ def read(document: Any, hints: Hints) -> Reading:
         finished = finished or "Training completed" in line
         if "validate step:" in line:
             continue
-        if match := _STEP.search(line):
+        step, memory, rate = _STEP.search(line), _MEMORY.search(line), _RATE.search(line)
+        if step and memory and rate:
             rank = found[1] if (found := _RANK.search(line)) else "0"
-            rows.append((rank, int(match[1]), float(match[2]) * GIB, float(match[3].replace(",", ""))))
+            rows.append((rank, int(step[1]), float(memory[1]) * GIB, float(rate[1].replace(",", ""))))
     if not rows:
         raise Unreadable("no line with `step: N ... memory: XGiB(Y%) ... tps: Z`")
     into = Collector()
