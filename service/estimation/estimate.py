@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import compute, cost, efficiency, job, memory, parameters, post_training, reserves, storage, tokens
+from . import compute, cost, efficiency, job, memory, parameters, post_training, reserves, scaling_items, storage, tokens
 from . import step_time as prediction
 from .correction import Corrections, Factor
 from .efficiency import Flops, Speed
@@ -55,6 +55,7 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     items = Ledger()
     items.extend(tokens.items(run, work))
     items.extend(compute.items(run, work, counts))
+    items.extend(scaling_items.items(run, counts.active, work.input_tokens))
 
     flops = _flops(run, counts, work, items)
     predicted = None if run.efficiency.given else prediction.predict(run, counts, work)
@@ -100,6 +101,7 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     )
     small_runs = reserves.ablation(run, hours)
     again = reserves.rerun(run, hours)
+    items.extend(whole.reserves)
     # In the order of the sum, so that adding the parts up as they stand gives the whole to the last bit.
     items.extend(small_runs)
     items.add(again)

@@ -48,6 +48,7 @@ class Job:
     """Items of the whole job, and what others need of them."""
 
     items: tuple[Item, ...]
+    reserves: tuple[Item, ...]  # interruptions, what they cost, spares, people's hours: they stand with the other reserves
     saves: Saves
     seconds_per_forward_token: float | None  # of the whole job, for rollouts and reward passes
 
@@ -138,7 +139,8 @@ def estimate(
         saves = Saves(main=float(plan.saves), weights_tier=float(plan.light_saves))
     result += tested.others
     return Job(
-        items=tuple(result),
+        items=tuple(item for item in result if item.section != "reserves"),
+        reserves=tuple(item for item in result if item.section == "reserves"),
         saves=saves,
         seconds_per_forward_token=None if per_token is None else per_token.expected,
     )
@@ -191,8 +193,9 @@ def wall_clock_seconds(
 
 
 def items(run: Run, work: Work, parameters: Any, **known: Any) -> list[Item]:
-    """The items of :func:`estimate` alone."""
-    return list(estimate(run, work, parameters, **known).items)
+    """All items of :func:`estimate`."""
+    found = estimate(run, work, parameters, **known)
+    return [*found.items, *found.reserves]
 
 
 def _loaded_bytes(run: Run, parameters: Any, checkpoint: CheckpointBytes | None) -> float:
@@ -323,4 +326,4 @@ def _unknown(run: Run, steps: Any, reason: str) -> Job:
         saves = Saves(main=float(-(-steps // policy.interval_steps)), weights_tier=float(-(-steps // light)) if light else 0.0)
     elif policy.interval_seconds is None and policy.interval_steps is None:
         saves = Saves(main=1.0, reason="no cadence and no step time: the last checkpoint alone")
-    return Job(items=tuple(result), saves=saves, seconds_per_forward_token=None)
+    return Job(items=tuple(result), reserves=(), saves=saves, seconds_per_forward_token=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from service.estimation import job, job_parts, storage
 from service.estimation.correction import Factor
+from service.estimation.items import Item
 from service.estimation.run import (
     CheckpointPolicy,
     DataPipeline,
@@ -40,13 +42,19 @@ def whole(one: Run, seconds: float = 30 * DAY, tokens: Tokens = TOKENS, **known:
     )
 
 
+def everything(*arguments: Any, **known: Any) -> list[Item]:
+    """Items of the job and its reserves."""
+    found = whole(*arguments, **known)
+    return [*found.items, *found.reserves]
+
+
 def test_young_daly_example_of_1024_devices() -> None:
     """1,024 devices, 49 h between interruptions, saves of 60 s, restarts of half an hour: T = 1.3 h, 3.6 % lost."""
     one = run(
         checkpointing=CheckpointPolicy(storage_bytes_per_second=8e9 * 14 / 60),
         reserves=Reserves(interruptions_per_device_hour=1 / (49 * 1024), restart_seconds=1800),
     )
-    items = by_code(whole(one).items)
+    items = by_code(everything(one))
     assert items["time.checkpoint_interval_optimum"].expected == pytest.approx(1.3 * 3600, rel=0.02)
     assert items["reserve.failure_fraction_at_optimum"].expected == pytest.approx(0.036, rel=0.02)
 
@@ -54,7 +62,7 @@ def test_young_daly_example_of_1024_devices() -> None:
 def test_chosen_interval_stands_beside_the_optimum() -> None:
     """A cadence that is given is used, and costs more than the optimum."""
     one = run(checkpointing=CheckpointPolicy(interval_steps=1000, storage_bytes_per_second=2e9))
-    items = by_code(whole(one).items)
+    items = by_code(everything(one))
     assert items["time.checkpoint_interval"].expected == pytest.approx(3 * DAY)
     assert items["reserve.failure_fraction"].expected > items["reserve.failure_fraction_at_optimum"].expected
     assert whole(one).saves.main == 10
@@ -64,7 +72,7 @@ def test_llama3_405b_lost_less_than_a_tenth() -> None:
     """54 days on 16,384 H100: 419 unexpected interruptions, over 90 % effective time (arXiv:2407.21783, section 3.3.4)."""
     # 2 TB/s of storage is theirs (section 3.3.1); the time of a restart is the prior.
     one = run(16384, checkpointing=CheckpointPolicy(storage_bytes_per_second=2e12))
-    items = by_code(whole(one, 54 * DAY, Tokens(steps=500_000, input_tokens=8e12)).items)
+    items = by_code(everything(one, 54 * DAY, Tokens(steps=500_000, input_tokens=8e12)))
     assert items["reserve.interruptions"].expected == pytest.approx(419, rel=0.05)
     effective = 54 * DAY / (items["time.wall_clock"].expected or 0)
     assert 0.85 < effective < 0.97
@@ -131,7 +139,7 @@ def test_given_evaluation_hours_are_taken_as_they_are() -> None:
 
 def test_human_suites_are_not_device_time() -> None:
     """People's hours are a unit of their own, and not known from tokens."""
-    items = by_code(whole(run(evaluation=Evaluation(suites=(EvaluationSuite(name="panel", kind="human"),)))).items)
+    items = by_code(everything(run(evaluation=Evaluation(suites=(EvaluationSuite(name="panel", kind="human"),)))))
     assert items["human_hours.evaluation"].expected is None
     assert items["time.evaluation"].expected == 0
 
@@ -160,14 +168,14 @@ def test_asynchronous_saves_wait_for_the_copy_alone_unless_storage_is_too_slow()
 def test_a_job_that_cannot_recover_is_said_to_be_one() -> None:
     """More time lost to an interruption than passes between two: no wall clock, and why."""
     one = run(reserves=Reserves(interruptions_per_device_hour=0.01, restart_seconds=3600))
-    items = by_code(whole(one).items)
+    items = by_code(everything(one))
     assert items["time.wall_clock"].expected is None
     assert "faster than it can recover" in (items["time.wall_clock"].reason or "")
 
 
 def test_spares_of_llama3_are_a_few_nodes() -> None:
     """16,384 devices at one interruption in 50,000 h, 78 % of them hardware, a day's repair of a node of eight: 49 devices."""
-    spares = by_code(whole(run(16384)).items)["reserve.spare_devices"]
+    spares = by_code(everything(run(16384)))["reserve.spare_devices"]
     assert spares.expected == pytest.approx(16384 / 50_000 * 0.78 * 24 * 8)
 
 

@@ -191,9 +191,5 @@ def test_a_pilot_replaces_the_prior() -> None:
 def test_the_quick_order() -> None:
     order = ["tokens", "compute", "time", "memory", "storage", "reserves", "cost"]
     rates = [{"resource": "device_hour", "amount": "2.50", "currency": "USD"}]
-    first = list(dict.fromkeys(item["section"] for item in build({**LLAMA, "rates": rates})["items"] if item["code"] not in EARLY))
+    first = list(dict.fromkeys(item["section"] for item in build({**LLAMA, "rates": rates})["items"]))
     assert first == order
-
-
-# Reserves that the job's course decides stand beside its times.
-EARLY = {"reserve.interruptions", "reserve.failure_fraction", "reserve.failure_fraction_at_optimum"}
