@@ -15,6 +15,8 @@ from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
 
+from .fitting import suggestions
+
 # Peaks repeat from run to run but for what the allocator makes of the order of requests.
 PEAK_SPREAD = 1.03
 _NOTHING: Mapping[str, float] = {}
@@ -43,7 +45,7 @@ def build(
         "memory_phases": result.memory.phases,
         "saved_bytes_per_layer": result.memory.saved_bytes_per_layer,
         "warnings": [_warning(warning) for warning in (*resolved.warnings, *result.warnings)],
-        "alternatives": _alternatives(result),
+        "alternatives": suggestions(resolved, result.fits, corrections or {}),
     }
 
 
@@ -148,7 +150,3 @@ def _summary(result: Estimate) -> dict[str, Any]:
         "fits": result.fits,
         "storage_bytes": _interval(items, "storage.total"),
     }
-
-
-def _alternatives(result: Estimate) -> list[dict[str, Any]]:
-    return []
