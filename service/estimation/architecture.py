@@ -43,6 +43,7 @@ class Matrix:
     bias: bool = False
     copies: int = 1  # experts hold `copies` of it ...
     active_copies: float = 1  # ... and a token passes through this many
+    executed_copies: float | None = None  # transformers' own module runs it through this many (Llama 4: all experts)
     per_token: bool = True  # False: applied once a sequence or image (a pooler, a classifier head)
     reads: Reads = "block"  # which value it multiplies
     lora: bool = True  # PEFT can adapt it (a torch Linear, or an expert weight that PEFT knows)

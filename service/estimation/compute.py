@@ -12,6 +12,8 @@ from .run import Run
 from .tokens import Rows, Workload, exact
 
 NO_SHAPE = "the model's layers and hidden size are not known, only a parameter count"
+# Stacks that run transformers' own modules (the others have their own, which compute a token's chosen experts alone).
+TRANSFORMERS_STACKS = frozenset({"hf_transformers", "deepspeed"})
 HF_EXAMPLE = "PyTorch 2.13 with transformers 5.24 and PEFT 0.21"
 
 
@@ -36,7 +38,7 @@ def model_terms(run: Run) -> Flops:
 
 def executed_terms(run: Run) -> Flops:
     """What the framework executes as coefficients."""
-    convention = Convention(fused_attention=run.attention != "eager", materialized_adapters=True)
+    convention = Convention(fused_attention=run.attention != "eager", as_executed=run.software.stack in TRANSFORMERS_STACKS)
     return model_flops(run.architecture, run.method, convention, _input_grads(run))
 
 

@@ -94,10 +94,10 @@ class Convention:
     """How attention's backward and expert adapters are counted."""
 
     fused_attention: bool  # the kernel recomputes the scores
-    materialized_adapters: bool  # expert adapters as PEFT executes them; else per token, as a model would need them
+    as_executed: bool  # experts and their adapters as transformers and PEFT execute them; else as a model would need them
 
 
-MODEL = Convention(fused_attention=False, materialized_adapters=False)
+MODEL = Convention(fused_attention=False, as_executed=False)
 
 
 def forward_linear_per_token(layer: Layer) -> float:
@@ -117,6 +117,13 @@ def _whole(value: float) -> float:
 
 def _per_token(matrix: Matrix) -> float:
     return 2 * matrix.inputs * matrix.outputs * _whole(matrix.active_copies)
+
+
+def _executed(matrix: Matrix, convention: Convention) -> float:
+    """Forward FLOPs a token of a matrix under a convention."""
+    if convention.as_executed and matrix.executed_copies is not None:
+        return 2 * matrix.inputs * matrix.outputs * _whole(matrix.executed_copies)
+    return _per_token(matrix)
 
 
 class _Block:
@@ -156,7 +163,7 @@ class _Block:
 
     def _one(self, matrix: Matrix, needs: bool, stream: str) -> bool:
         forward, backward = self.flops.forward, self.flops.backward
-        cost = _per_token(matrix)
+        cost = _executed(matrix, self._convention)
         forward.token(stream, cost)
         adapter = self._adapters.get(matrix.name)
         trains = self._trains(matrix)
@@ -171,12 +178,12 @@ class _Block:
 
     def _adapter(self, adapter: Adapted, needs: bool, stream: str) -> None:
         matrix, rank = adapter.matrix, adapter.rank
-        if matrix.lora_materialized and self._convention.materialized_adapters:
+        if matrix.lora_materialized and self._convention.as_executed:
             form = 2 * matrix.copies * rank * matrix.inputs * matrix.outputs
             # torch.nn.utils.parametrize evaluates a parametrization once more when it is registered; a router's product is
             # formed before.
             self.flops.forward.passes += form * (2 if matrix.copies > 1 else 1)
-            self.flops.backward.token(stream, _per_token(matrix))  # the gradient of W + BA ...
+            self.flops.backward.token(stream, _executed(matrix, self._convention))  # the gradient of W + BA ...
             self.flops.backward.passes += 2 * form  # ... and of both factors
             return
         active = _whole(matrix.active_copies)
@@ -253,7 +260,7 @@ class _Block:
             if matrix.name != closing:
                 continue
             adapter = self._adapters.get(closing)
-            skipped = 2 * adapter.rank * matrix.outputs if adapter is not None else _per_token(matrix)
+            skipped = 2 * adapter.rank * matrix.outputs if adapter is not None else _executed(matrix, self._convention)
             self.flops.recompute.token(self.stream, -skipped)
 
 

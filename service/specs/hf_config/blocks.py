@@ -103,6 +103,7 @@ def mlp_matrices(
     activated: Reads = "activated",
     lora: bool = True,
     lora_materialized: bool = False,
+    executed_copies: float | None = None,
 ) -> list[Matrix]:
     """The matrices of a feed-forward part."""
 
@@ -119,6 +120,7 @@ def mlp_matrices(
             reads=reads,
             lora=lora,
             lora_materialized=lora_materialized,
+            executed_copies=executed_copies,
         )
 
     if gated and names.gate_up is not None:
@@ -203,6 +205,7 @@ class Experts:
     shared_gate: str | None = None  # a sigmoid gate on the shared expert
     shared_names: Names = Names()
     closing: str | None = None
+    executed: int | None = None  # experts that transformers runs every token through, where they are not the chosen ones
     extra_vectors: tuple[Vector, ...] = ()
 
 
@@ -234,6 +237,7 @@ def mixture(shape: Shape, experts: Experts) -> Layer:
         active_copies=experts.per_token,
         lora=known,
         lora_materialized=known,
+        executed_copies=experts.executed,
     )
     shared: list[Matrix] = []
     if experts.shared_intermediate:

@@ -183,6 +183,8 @@ def llama4(fields: Fields) -> Architecture:
         peft="linear",
         shared_intermediate=shape.intermediate,
         shared_prefix="shared_expert.",
+        closing="shared_expert.down_proj",
+        executed=number,
     )
     step = fields.integer("interleave_moe_layer_step")
     listed = fields.integers("moe_layers")
