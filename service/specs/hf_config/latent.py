@@ -134,9 +134,9 @@ def deepseek(fields: Fields) -> Architecture:
 def minicpm3(fields: Fields) -> Architecture:
     """MiniCPM 3: latent attention, dense feed-forward."""
     latent = read_latent(fields)
-    shape = replace(_shape(fields, latent), closes=False)
+    shape = _shape(fields, latent)
     bias = fields.flag("attention_bias")
-    block = with_latent_attention(layer(replace(shape, mlp_lora=False)), shape.hidden, shape.heads, latent, bias=bias)
+    block = with_latent_attention(layer(shape), shape.hidden, shape.heads, latent, bias=bias)
     return language_model(fields, (block,) * fields.layers(), hidden=shape.hidden)
 
 
