@@ -15,9 +15,11 @@ from service.kit.database import Database
 from service.kit.documents import JsonBody, Moment
 from service.kit.idempotency import Answer, IdempotencyKey
 from service.kit.security import Caller, allow
+from service.specs.load import run_of
 from service.specs.spec import RunSpec
 
-from . import examples, issuing, repository
+from . import evidence, examples, issuing, repository
+from .evidence import Evidence
 from .issuing import BESIDE_THE_STEP, Priced, merge_patch
 from .schemas import Batch, BatchResult, Quote, QuotePage, Revision
 
@@ -173,6 +175,23 @@ def get_quote(request: Request, quote_id: str, caller: Caller = allow("quotes:re
     if _matches(request.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type=JSON_TYPE)
+
+
+@router.get(
+    "/{quote_id}/evidence",
+    summary="List the measured runs most like a quote's",
+    responses=api.gives(200, Evidence, "The nearest first.") | api.problems(404),
+)
+def get_evidence(
+    request: Request,
+    quote_id: str,
+    limit: Annotated[int, Query(ge=1, le=50, description="How many at most.")] = 5,
+    caller: Caller = allow("quotes:read"),
+) -> Response:
+    """Published measurements, each with its source and how its run differs from the quoted one."""
+    with _database(request).read() as connection:
+        quote = _find(repository.get(connection, caller.team_id, quote_id))
+    return Response(documents.dump(evidence.of(run_of(quote.estimate()["spec"]), limit)), media_type=JSON_TYPE)
 
 
 @router.post(

@@ -134,8 +134,8 @@ def fragment(rows: list[Row], sets: OrderedDict[str, Array], tables: dict[str, A
     base = np.array(constant)
     out += [
         "",
-        f"vTrain's sweep, shapes left out, mean error: {mean[0]:.1f} % on one node and {mean[1]:.1f} % across nodes; the vTrain simulator, which",
-        "profiles its kernels on the device first, reports 8.4 and 14.7 % (MICRO 2024).",
+        f"vTrain's sweep, shapes left out, mean error: {mean[0]:.1f} % on one node and {mean[1]:.1f} % across nodes; the vTrain",
+        "simulator, which profiles its kernels on the device first, reports 8.4 and 14.7 % (MICRO 2024).",
         f"Without the factor per stack, device and method the mechanistic model alone reaches "
         f"{cells(tables['leave one group out, stage 1'], sets['all rows'])} on all rows.",
         "",

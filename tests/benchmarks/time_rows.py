@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.catalog import evidence
+from service.estimation import parameters
 from service.estimation.run import Run
 from service.specs.load import run_of
 
@@ -78,3 +80,26 @@ def rows_of(path: Path) -> list[Row]:
             Row(case["id"], case["group"], source, case["weight"], tuple(case["tags"]), run, step, code.startswith("device"), case)
         )
     return found
+
+
+def main() -> None:
+    """Write the catalog's data file: every row's measurement and source, and the facts that likeness is judged by."""
+    lines = []
+    for path in FILES:
+        for row in rows_of(CASES / path):
+            facts = evidence.facts(row.run, parameters.count(row.run))
+            entry = {
+                "id": row.id,
+                "source": row.case["source"],
+                "group": row.group,
+                "tags": [tag for tag in row.tags if not tag.startswith("source:")],
+                "measured": {code: value for code, value in row.case["measured"].items() if code in TIME_CODES},
+                "step_seconds": float(f"{row.step:.6g}"),
+                "facts": facts,
+            }
+            lines.append(json.dumps(entry, separators=(",", ":")))
+    (ROOT / "service" / "catalog" / "data" / "measured_time.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
