@@ -22,6 +22,8 @@ _ROUNDING = 1e-9  # 0.1 * 10 must count as one whole rank
 # of runs after a change, larger ones make the bounds jump about.
 ADAPTATION = 0.05  # step of the adapted probabilities
 WINDOW = 100  # scores remembered
+# Runs that end between a change and its discovery miss: the rest of the time each tail is held this much below its share.
+MARGIN = 0.95
 
 
 def bounds(ordered: Sequence[float], coverage: float) -> tuple[float, float]:
@@ -56,7 +58,7 @@ class AdaptiveInterval:
     """The two tails of a stream of errors, each held at its share of misses."""
 
     def __init__(self, coverage: float, window: int = WINDOW, adaptation: float = ADAPTATION) -> None:
-        self._tail = (1 - coverage) / 2
+        self._tail = (1 - coverage) / 2 * MARGIN
         self._low_tail = self._high_tail = self._tail
         self._adaptation = adaptation
         self._window = window
