@@ -59,26 +59,23 @@ def _quantile_ratio(coverage: float) -> float:
 
 def together(*parts: Spread) -> Spread:
     """The sum of amounts that err together (they hang on the same driver): the bounds add up."""
-    return Spread(
-        _sum([p.expected for p in parts]),
-        _sum([p.low for p in parts]),
-        _sum([p.high for p in parts]),
-    )
+    expected: Number = 0.0
+    low: Number = 0.0
+    high: Number = 0.0
+    for part in parts:
+        expected, low, high = expected + part.expected, low + part.low, high + part.high
+    return Spread(expected, low, high)
 
 
 def independently(*parts: Spread) -> Spread:
     """The sum of amounts that err independently: the distances to the bounds add up as root sums of squares."""
-    expected = _sum([p.expected for p in parts])
-    below = sqrt(_sum([(p.expected - p.low) * (p.expected - p.low) for p in parts]))
-    above = sqrt(_sum([(p.high - p.expected) * (p.high - p.expected) for p in parts]))
-    return Spread(expected, maximum(expected - below, 0.0), expected + above)
-
-
-def _sum(values: list[Number]) -> Number:
-    total: Number = 0.0
-    for value in values:
-        total = total + value
-    return total
+    expected: Number = 0.0
+    below: Number = 0.0
+    above: Number = 0.0
+    for part in parts:
+        down, up = part.expected - part.low, part.high - part.expected
+        expected, below, above = expected + part.expected, below + down * down, above + up * up
+    return Spread(expected, maximum(expected - sqrt(below), 0.0), expected + sqrt(above))
 
 
 def say(value: Number, digits: int = 4) -> str:
