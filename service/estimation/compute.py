@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .by_identity import ByIdentity
 from .flops import CROSS, DECODER, ENCODER, MODEL, Convention, Flops, Pairs, Terms, model_flops
 from .items import Item, unknown
 from .numeric import Number
@@ -95,6 +96,7 @@ def _attention(terms: Terms, rows: tuple[Rows, ...], masked: bool) -> Number:
     return total
 
 
+@ByIdentity
 def _both(terms: Flops) -> Terms:
     """Forward and backward together."""
     whole = Terms()

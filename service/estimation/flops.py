@@ -100,11 +100,6 @@ class Convention:
 MODEL = Convention(fused_attention=False, as_executed=False)
 
 
-def forward_linear_per_token(layer: Layer) -> float:
-    """Forward FLOPs of a block's matrices for one token of its own stream (keys and values of an encoder left out)."""
-    return sum(_per_token(matrix) for matrix in layer.matrices if matrix.per_token and matrix.reads != "encoder")
-
-
 def attention_per_pair(attention: Attention) -> int:
     """Forward FLOPs of one query meeting one key, all heads."""
     return 2 * attention.query_heads * (attention.query_key_dim + attention.value_dim)
@@ -271,14 +266,15 @@ def model_flops(architecture: Architecture, method: Method, convention: Conventi
     lora = method.lora
     total = Flops()
     start = input_grads or _input_needs(architecture, plan)
-    hidden = start
+    entry = start or _projection_trains(architecture, plan, lora)
+    hidden = entry
     encoder = False
     cache: dict[tuple[Any, ...], tuple[Flops, bool]] = {}
     for index, layer in enumerate(architecture.layers):
         decoder = architecture.encoder_decoder and layer.kind == "decoder"
         if decoder and (index == 0 or architecture.layers[index - 1].kind != "decoder"):
             encoder = hidden or plan.part("norms")
-            hidden = start
+            hidden = entry
         key = (id(layer), hidden, index in plan.layers)
         if key not in cache:
             block = _Block(layer, hidden, index in plan.layers, plan, lora, convention, DECODER if decoder else ENCODER, encoder)
@@ -297,6 +293,13 @@ def _input_needs(architecture: Architecture, plan: Trained) -> bool:
     if tables and plan.embeddings:
         return True
     return plan.part("norms") and any("embed" in vector.name and vector.part == "norms" for vector in architecture.outside_vectors)
+
+
+def _projection_trains(architecture: Architecture, plan: Trained, lora: Lora | None) -> bool:
+    """Whether a projection between the embeddings and the first block trains or carries an adapter."""
+    projections = [matrix for matrix in architecture.outside if matrix.reads == "block"]
+    adapted = set() if lora is None or not projections else {entry.matrix.name for entry in adapters_outside(architecture, lora)}
+    return any(plan.part(matrix.part) or matrix.name in adapted for matrix in projections)
 
 
 def _outside(total: Flops, architecture: Architecture, plan: Trained, lora: Lora | None, start: bool, hidden: bool) -> None:
