@@ -137,7 +137,7 @@ def _tally_all(connection: Connection) -> tuple[int, dict[Key, Tally]]:
     query = history.standing(select(m.team_id, *history.observation_columns()))
     tallies: dict[Key, Tally] = {}
     seen = 0
-    result = connection.execution_options(yield_per=BATCH).execute(query)
+    result = connection.execute(query.execution_options(yield_per=BATCH))
     for row in result.mappings():
         _count(tallies, {**row}, 1)
         seen += 1
