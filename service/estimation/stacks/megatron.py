@@ -64,7 +64,7 @@ MEGATRON = Stack(
     step_gradient_bytes=4,  # Megatron-DeepSpeed in fp16: the optimizer steps on a 32-bit copy of its partition's gradients
     foreach_temporaries=False,
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.19, fragmentation_bytes=7.5e9, framework_bytes=2e9, communicator_bytes=6e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.17, fragmentation_bytes=7.25e9, framework_bytes=2e9, communicator_bytes=6e8
     ),
     intervals={
         "allocated": Interval(low=0.88, high=1.12),

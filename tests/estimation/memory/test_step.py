@@ -1,0 +1,55 @@
+"""Peaks of a training step, phase by phase, against PyTorch's memory tracker (step 2: the optimizer's states are there)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.estimation import memory, parameters
+
+from . import oracle
+
+TOLERANCE = 0.005
+PEAKS = {"forward": "peak_forward", "backward": "peak_backward", "optimizer_step": "peak_optimizer"}
+# Moments that the closed forms do not have. Each is named, and bounded from the other side below.
+GAPS = {
+    "mixtral-8x7b": "experts' weight gradients all at once; PEFT's materialised W + BA in the recomputation",
+    "qwen3-30b-a3b": "PEFT's materialised W + BA of all experts (LoRA only)",
+    "t5-base": "gradients of recomputed position biases",
+    "vit-l-16": "60 MB of model: class token, pooler and patch buffers count",
+    "llama-2-7b": "a moment in the last block whose MLP outweighs a small vocabulary's gradient",
+}
+
+
+def measured() -> Iterator[tuple[dict[str, Any], str, float, float]]:
+    """Row, phase, estimated and measured bytes."""
+    for row in oracle.rows("step"):
+        if row["keep_outputs"]:
+            continue
+        run = oracle.run(row)
+        phases = {phase["phase"]: phase["allocated_bytes"] for phase in memory.estimate(run, parameters.count(run)).phases}
+        for phase, key in PEAKS.items():
+            states = 0 if row.get("steps") == 2 or phase == "optimizer_step" else row["optim_bytes"]
+            yield row, phase, phases[phase], row[key] + states
+
+
+def test_phase_peaks_equal_pytorchs_tracker() -> None:
+    off = [(oracle.name(row), phase, found / true - 1) for row, phase, found, true in measured() if abs(found / true - 1) > TOLERANCE]
+    unexplained = [entry for entry in off if entry[0].split()[0] not in GAPS]
+    assert not unexplained
+    assert len(off) <= 30, "more of the known gaps than were known"
+
+
+def test_models_with_gaps_are_still_within_a_quarter() -> None:
+    assert all(found / true > 0.75 for _, _, found, true in measured())
+    assert all(found / true < 1.0 + TOLERANCE for _, _, found, true in measured())
+
+
+@pytest.mark.parametrize(("implementation", "copies"), [("foreach", 5), ("fused", 4)])
+def test_foreach_makes_one_parameter_sized_temporary(implementation: str, copies: int) -> None:
+    row = next(r for r in oracle.rows("step") if r["model"] == "llama-3.1-8b" and r["opt"] == implementation and r["mode"] == "bf16")
+    run = oracle.run(row)
+    phases = {phase["phase"]: phase for phase in memory.estimate(run, parameters.count(run)).phases}
+    assert phases["optimizer_step"]["allocated_bytes"] == copies * row["param_bytes"]
