@@ -55,6 +55,22 @@ def whole_run(code: str) -> bool:
     return together(code) in {"sum", "reached"} or code == "storage.checkpoints_retained"
 
 
+# What an attempt must cover for a value to speak of the whole; training where nothing else is said.
+_COVERING = {
+    "time.startup": "startup",
+    "time.checkpointing": "checkpointing",
+    "time.evaluation": "evaluation",
+    "device_hours.evaluation": "evaluation",
+    "time.data_stall": "data",
+    "time.restarts": "restarts",
+}
+
+
+def phases(code: str) -> tuple[str, ...]:
+    """Phases of which an attempt must cover one for its value of this code to count: training, or the code's own."""
+    return tuple(dict.fromkeys(("training", _COVERING.get(code, "training"))))
+
+
 def steady(code: str) -> bool:
     """Whether some steps tell the whole: a step's time, a rate, an efficiency."""
     return together(code) in {"per_step", "rate"}

@@ -7,7 +7,7 @@ beside the same code (allocated, reserved and process memory are three quantitie
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -49,9 +49,13 @@ class Measured:
     @property
     def speaks_of_training(self) -> bool:
         """A completed attempt unless it says otherwise; any other only if it says that it covers training."""
+        return self.covers_one_of(("training",))
+
+    def covers_one_of(self, phases: Collection[str]) -> bool:
+        """Whether the attempt covers one of the phases; where it does not say, whether it completed."""
         if self.covers is None:
             return self.outcome == "completed"
-        return "training" in self.covers
+        return not set(phases).isdisjoint(self.covers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +173,12 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
     if reason := comparable(first.code, first.scope, first.basis):
         return None, [_not_counted(value, reason) for value in group]
     kind = codes.together(first.code)
-    counted = [value for value in group if value.speaks_of_training or not codes.whole_run(first.code)]
+    phases = codes.phases(first.code)
+    counted = [value for value in group if value.covers_one_of(phases) or not codes.whole_run(first.code)]
     for value in group:
         if value not in counted:
-            why = "the attempt does not say that it covers training" if value.covers is None else "the attempt does not cover training"
+            said = "does not cover" if value.covers is not None else "does not say that it covers"
+            why = f"the attempt {said} {' or '.join(phases)}"
             left_out.append(_not_counted(value, f"{value.outcome}: {why}" if value.outcome != "completed" else why))
     if not counted:
         return None, left_out
@@ -218,8 +224,12 @@ def _repeated(quoted: Quoted, kind: codes.Together, values: Sequence[Measured]) 
 
 
 def _representative(value: Measured) -> bool:
-    """Whether enough ran for a peak, a rate or a size to stand for the run: it trained, or at least reached step 2."""
-    return (value.speaks_of_training and value.outcome != "failed") or (value.steps_completed or 0) >= 2
+    """Whether enough ran for a peak, a rate or a size to stand for the run: it trained, or at least reached step 2; a file
+    has its size whatever ran.
+    """
+    return (
+        value.code.startswith("storage.") or (value.speaks_of_training and value.outcome != "failed") or (value.steps_completed or 0) >= 2
+    )
 
 
 def _put_together(kind: codes.Together, values: Sequence[Measured]) -> float:

@@ -275,9 +275,23 @@ def test_operations_name_what_was_lost() -> None:
     (operations,) = [part for part in answer["decomposition"]["parts"] if part["name"] == "operations"]
     assert (operations["detail"]["lost_attempts"], operations["detail"]["lost_device_hours"]) == (1, 8.0)
     assert operations["detail"]["waits_seconds"] == 7200.0
-    assert {"code": "time.evaluation", "estimated": 1_500.0, "measured": 1_800.0} not in operations["detail"]["parts"], (
-        "it does not cover training"
+    assert {"code": "time.evaluation", "estimated": 1_500.0, "measured": 1_800.0} in operations["detail"]["parts"]
+
+
+def test_what_an_attempt_covers_decides_what_it_speaks_of() -> None:
+    """Evaluation alone says nothing of the run, but its own time and a file's size count."""
+    covers = ("evaluation", "checkpointing")
+    answer = compare(
+        quoted(),
+        [
+            value(code, number, covers=covers)
+            for code, number in (("time.evaluation", 1_800.0), ("device_hours.run", 4.0), ("time.step", 1.0))
+        ],
     )
+    assert [row["code"] for row in answer["rows"]] == ["time.evaluation"]
+    assert sorted(entry["code"] for entry in answer["not_counted"]) == ["device_hours.run", "time.step"]
+    (file,) = compare(quoted(), [value("storage.checkpoint_full", 1e11, covers=covers)])["rows"]
+    assert (file["measured"], file["bound"], file["ratio"]) == (100000000000, None, None)
 
 
 # --- Order ----------------------------------------------------------------------------------------------------------

@@ -222,6 +222,8 @@ def test_running_jobs_are_not_measured() -> None:
         ("sacct_json", {"jobs": []}, "no jobs"),
         ("sacct_json", {"jobs": [job(state={"current": "DANCING"})]}, "does not document"),
         ("sacct_parsable", "JobID|Start\n1|x", "State"),
+        ("sacct_parsable", f"{HEADER}\n{MAIN}|x", "more or fewer fields"),
+        ("sacct_parsable", f"{HEADER}\n{MAIN[:-2]}", "more or fewer fields"),
         ("slurm_jobcomp", {"state": "COMPLETED"}, "jobid"),
         ("slurm_jobcomp", "not json", "not JSON"),
     ],

@@ -27,7 +27,13 @@ def read(document: Any, hints: Hints) -> Reading:
     records: list[Record] = []
     latest: dict[str, Record] = {}  # by raw job id: a requeued job's steps follow each of its rows
     for index, line in enumerate(lines[1:], start=1):
-        row = dict(zip(header, line.split("|"), strict=False))
+        fields = line.split("|")
+        if len(fields) != len(header):
+            # A name or comment with a bar in it would shift every number behind it.
+            raise Unreadable(
+                "a row has more or fewer fields than the first line names (a value with a bar in it? leave that field out)", f"/{index}"
+            )
+        row = dict(zip(header, fields, strict=True))
         if "." in row["JobID"]:
             _step(row, latest)
         else:
