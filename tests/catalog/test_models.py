@@ -6,7 +6,7 @@ import pytest
 
 from service.catalog import models
 from service.estimation.parameters import count
-from service.specs import presets
+from service.specs.presets import architecture as preset
 from tests.estimation.runs import a_run
 
 # Where the publisher's figure is not the number of parameters, and by how much it differs.
@@ -22,18 +22,18 @@ def test_at_least_eighty_presets_with_sources() -> None:
     """Each says where its shape was read and when."""
     everything = models.presets()
     assert len(everything) >= 80
-    assert all(preset.source and preset.date for preset in everything)
+    assert all(entry.source and entry.date for entry in everything)
     assert all(name == name.lower() for name in models.names())
 
 
 def test_every_published_total() -> None:
     """Equal to the unit, but for the exceptions above."""
     compared = 0
-    for preset in models.presets():
-        if preset.published_total is not None:
-            model = presets.architecture(preset.name)
+    for entry in models.presets():
+        if entry.published_total is not None:
+            model = preset(entry.name)
             assert model is not None
-            assert count(a_run(model)).total + NOT_PARAMETERS.get(preset.name, 0) == preset.published_total, preset.name
+            assert count(a_run(model)).total + NOT_PARAMETERS.get(entry.name, 0) == entry.published_total, entry.name
             compared += 1
     print(f"{compared} published totals, {len(NOT_PARAMETERS)} explained differences")
     assert compared >= 49
@@ -56,7 +56,7 @@ def test_every_published_total() -> None:
 )
 def test_rounded_totals(name: str, billions: float) -> None:
     """Models whose publishers round."""
-    model = presets.architecture(name)
+    model = preset(name)
     assert model is not None
     assert count(a_run(model)).total / 1e9 == pytest.approx(billions, abs=0.06)
 
@@ -66,13 +66,13 @@ def test_names_and_aliases() -> None:
     for name in ("llama-3.1-8b", "qwen2.5-7b", "mixtral-8x7b", "gpt2-xl", "deepseek-v3", "llama-3.1-405b", "llama-3.1-70b", "gemma-2-9b"):
         assert models.preset(name) is not None
     assert models.preset("Llama-3.1-8B") is models.preset("meta-llama/llama-3.1-8b")
-    aliases = [alias for preset in models.presets() for alias in preset.aliases]
+    aliases = [alias for entry in models.presets() for alias in entry.aliases]
     assert len(aliases) == len(set(aliases))
     assert not set(aliases) & set(models.names())
     assert models.preset("llama-9") is None
-    assert presets.architecture("llama-9") is None
+    assert preset("llama-9") is None
 
 
 def test_a_preset_is_read_once() -> None:
     """The same object each time: sums over it are remembered by identity."""
-    assert presets.architecture("llama-3.1-8b") is presets.architecture("llama-3.1-8b")
+    assert preset("llama-3.1-8b") is preset("llama-3.1-8b")

@@ -13,7 +13,7 @@ from tests.estimation.runs import a_run, lora, oracle_model, oracle_run, rows
 MODELS = sorted({row["model"] for row in rows("oracle.jsonl") if row["kind"] == "params"})
 
 
-def of(name: str, method: Method | None = None, depth: int | None = None):  # noqa: ANN201
+def of(name: str, method: Method | None = None, depth: int | None = None):
     """Counts of an oracle model under a method."""
     return count(a_run(oracle_model(name, depth), method=method or Method()))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.estimation.run import Data, Method, Run
 from service.estimation.tokens import items, workload
-from service.specs import presets
+from service.specs.presets import architecture as preset
 from tests.estimation.runs import a_run, oracle_model
 
 HISTOGRAMS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60), st.integers(1, 6)), min_size=1, max_size=6).map(tuple)
@@ -109,7 +109,7 @@ def test_encoder_decoder() -> None:
 
 def test_images() -> None:
     """An image is its positions: 196 patches and a class token."""
-    model = presets.architecture("vit-l-16")
+    model = preset("vit-l-16")
     assert model is not None
     work = workload(a_run(model, Data(histogram=((197, 0, 1000),)), batch=(10, 1, 10)))
     assert (work.input_tokens, work.padding, work.steps) == (197_000, 0, 100)

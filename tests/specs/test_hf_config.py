@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.estimation.parameters import count
-from service.specs import counted, hf_config, presets
+from service.specs import counted, hf_config
 from service.specs.hf_config import ConfigError, UnknownModelType, read
+from service.specs.presets import architecture as preset
 from tests.estimation.runs import a_run, oracle_configs, rows
 
 LLAMA = {
@@ -82,7 +83,7 @@ def test_text_config_nests() -> None:
     }
     model = read(nested)
     assert "vision_config" in model.assumptions[0]
-    assert count(a_run(model)).total == count(a_run(presets.architecture("gemma-3-4b"))).total  # type: ignore[arg-type]
+    assert count(a_run(model)).total == count(a_run(preset("gemma-3-4b"))).total  # type: ignore[arg-type]
     del nested["text_config"]["model_type"]  # type: ignore[attr-defined]
     assert count(a_run(read(nested))).total == count(a_run(model)).total
     bare = {key: value for key, value in LLAMA.items() if key != "model_type"}
@@ -153,7 +154,7 @@ def test_windows_by_layer() -> None:
     configs = oracle_configs()
     windows = [layer.attention.window for layer in read(configs["gemma-2-9b"]["full"]).layers]
     assert windows == [4096, None] * 21
-    gemma3 = presets.architecture("gemma-3-1b")
+    gemma3 = preset("gemma-3-1b")
     assert gemma3 is not None
     assert [layer.attention.window for layer in gemma3.layers[:7]] == [512] * 5 + [None, 512]
     qwen = {**LLAMA, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 128, "max_window_layers": 30}
@@ -173,7 +174,7 @@ def test_windows_by_layer() -> None:
 
 def test_equal_blocks_are_one_object() -> None:
     """126 layers of Llama-3.1-405B are one block."""
-    model = presets.architecture("llama-3.1-405b")
+    model = preset("llama-3.1-405b")
     assert model is not None
     assert len(model.kinds()) == 1
     assert len(model.layers) == 126
@@ -181,7 +182,7 @@ def test_equal_blocks_are_one_object() -> None:
 
 def test_experts() -> None:
     """Dense layers where the config puts them; more experts a token than there are is a fault."""
-    model = presets.architecture("deepseek-v3")
+    model = preset("deepseek-v3")
     assert model is not None
     assert [layer.kind for layer in model.layers[:4]] == ["decoder"] * 3 + ["moe"]
     assert model.multi_token_prediction_layers == 1
