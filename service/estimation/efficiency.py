@@ -121,7 +121,8 @@ def speed(run: Run, *, steps: int | None, tokens: float | None, flops: Flops, pr
         step = _around(expected, predicted.low, predicted.high, correction)
         return Speed(
             step=step, training=step.times(steps), basis="prior" if correction is None else "calibrated", formula="sum of its parts",
-            assumptions=(*(f"rests on {what}" for what in predicted.evidence), f"interval: {predicted.basis}"), parts=parts, lower_bound=bound, correction=correction, uncalibrated=total(list(predicted.parts.values())) * steps,
+            assumptions=(*(f"rests on {what}" for what in predicted.evidence), f"interval: {predicted.basis}"),
+            parts=parts, lower_bound=bound, correction=correction, uncalibrated=total(list(predicted.parts.values())) * steps,
         )  # fmt: skip
     return _prior(run, steps, flops, bound, why_not, correction)
 

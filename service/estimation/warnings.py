@@ -88,7 +88,9 @@ def no_evaluation(known: Known) -> Warning | None:
     evaluation = known.run.evaluation
     if evaluation.suites or evaluation.interval_steps or evaluation.device_hours is not None or evaluation.tokens_per_evaluation:
         return None
-    return Warning(code="no_evaluation", detail="no evaluation is budgeted: nothing will say whether the run was worth it", pointer="/evaluation")
+    return Warning(
+        code="no_evaluation", detail="no evaluation is budgeted: nothing will say whether the run was worth it", pointer="/evaluation"
+    )
 
 
 def no_ablation_reserve(known: Known) -> Warning | None:
@@ -127,7 +129,9 @@ def no_pilot(known: Known) -> Warning | None:
     item = known.items.get("time.step")
     if item is None or item.basis in ("calibrated", "pilot") or known.run.efficiency.step_seconds is not None:
         return None
-    return Warning(code="no_pilot", detail="no pilot is measured yet: a few steps on the real devices bound the time best", pointer="/efficiency")
+    return Warning(
+        code="no_pilot", detail="no pilot is measured yet: a few steps on the real devices bound the time best", pointer="/efficiency"
+    )
 
 
 def padding_dominates(known: Known) -> Warning | None:
@@ -136,7 +140,9 @@ def padding_dominates(known: Known) -> Warning | None:
     if share is None or share <= PADDING_SHARE:
         return None
     return Warning(
-        code="padding_dominates", detail=f"{share:.0%} of the computed positions are padding: pack or sort by length", pointer="/data/packing"
+        code="padding_dominates",
+        detail=f"{share:.0%} of the computed positions are padding: pack or sort by length",
+        pointer="/data/packing",
     )
 
 
@@ -187,8 +193,8 @@ def tokens_per_parameter(known: Known) -> Warning | None:
     side = "more" if ratio > OPTIMAL_TOKENS_PER_PARAMETER else "fewer"
     return Warning(
         code="tokens_per_parameter",
-        detail=f"{ratio:.3g} tokens a parameter, {off:.3g} times {side} than the {OPTIMAL_TOKENS_PER_PARAMETER:g} that give the lowest loss "
-        "for the training compute; fine where inference counts, if it is meant",
+        detail=f"{ratio:.3g} tokens a parameter, {off:.3g} times {side} than the {OPTIMAL_TOKENS_PER_PARAMETER:g} that give the lowest "
+        "loss for the training compute; fine where inference counts, if it is meant",
         pointer="/data",
     )
 
@@ -240,7 +246,9 @@ def does_not_fit(known: Known) -> Warning | None:
     text = f"{peak:.4g} bytes at the peak, {hardware.device.memory_bytes:.4g} on the device"
     if known.fits is False:
         return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")
-    return Warning(code="fit_uncertain", detail=f"the device's memory lies inside the interval of the peak: {text}", pointer="/hardware/device")
+    return Warning(
+        code="fit_uncertain", detail=f"the device's memory lies inside the interval of the peak: {text}", pointer="/hardware/device"
+    )
 
 
 def recipe_without_unit(known: Known) -> Warning | None:
@@ -282,7 +290,9 @@ def beyond_positions(known: Known) -> Warning | None:
     if limit is None or length is None or length <= limit:
         return None
     return Warning(
-        code="sequence_beyond_positions", detail=f"{length} tokens, but the model's config has {limit} positions", pointer="/sequence_length"
+        code="sequence_beyond_positions",
+        detail=f"{length} tokens, but the model's config has {limit} positions",
+        pointer="/sequence_length",
     )
 
 

@@ -59,3 +59,8 @@ class Part(BaseModel):
     """A part of the run spec: unknown fields, NaN and infinities are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, protected_namespaces=())
+
+
+def fault(kind: str, message: str) -> PydanticCustomError:
+    """A refusal in the contract's words."""
+    return PydanticCustomError(kind, message)

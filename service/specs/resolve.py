@@ -13,6 +13,7 @@ from service.estimation.items import Warning
 from service.kit.documents import nearest
 
 from . import precision as widths
+from . import resolve_job
 from .errors import spec_error
 from .resolve_data import resolve_data
 from .resolve_model import resolve_model
@@ -87,13 +88,13 @@ def resolve(spec: RunSpec) -> Resolved:
         software=software,
         layout=layout,
         hardware=None if hardware is None else hardware[0],
-        efficiency=_efficiency(spec, top, provenance),
-        checkpointing=_checkpointing(spec, top, provenance),
-        data_pipeline=_data_pipeline(spec, top, provenance),
-        evaluation=_evaluation(spec, top, provenance),
-        reserves=_reserves(spec, top, provenance),
-        post_training=_post_training(spec, method, top, provenance),
-        rates=_rates(spec, top, provenance),
+        efficiency=resolve_job.efficiency(spec, top, provenance),
+        checkpointing=resolve_job.checkpointing(spec, top, provenance),
+        data_pipeline=resolve_job.data_pipeline(spec, top, provenance),
+        evaluation=resolve_job.evaluation(spec, top, provenance),
+        reserves=resolve_job.reserves(spec, top, provenance),
+        post_training=resolve_job.post_training(spec, method, top, provenance),
+        rates=resolve_job.rates(spec, top, provenance),
         interval_coverage=top.take("interval_coverage", 0.8),
     )
     top.take("calibration", "latest")
@@ -154,9 +155,7 @@ def _method(
     return r.Method(kind=kind, objective=objective, lora=lora, quantization=quantization)
 
 
-def _hardware(
-    spec: HardwareSpec | None, provenance: dict[str, str], warnings: list[Warning]
-) -> tuple[r.Hardware, dict[str, Any]] | None:
+def _hardware(spec: HardwareSpec | None, provenance: dict[str, str], warnings: list[Warning]) -> tuple[r.Hardware, dict[str, Any]] | None:
     if spec is None:
         return None
     section = Section(spec, "/hardware", provenance)
@@ -334,77 +333,3 @@ def _batch(spec: RunSpec, layout: r.Layout, top: Section, provenance: dict[str, 
             )
         )
     return r.Batch(micro_batch_size=micro, gradient_accumulation_steps=accumulation, global_batch_size=total)
-
-
-def _efficiency(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Efficiency:
-    if spec.efficiency is None:
-        return r.Efficiency()
-    section = Section(spec.efficiency, "/efficiency", provenance, top.out, "efficiency")
-    values = {name: section.take(name) for name in ("mfu", "hfu", "step_seconds", "input_tokens_per_second")}
-    convention = section.take("mfu_convention", "6nd")
-    return r.Efficiency(mfu_convention=convention, **values)
-
-
-def _checkpointing(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.CheckpointPolicy:
-    section = Section(spec.checkpointing, "/checkpointing", provenance, top.out, "checkpointing")
-    return r.CheckpointPolicy(
-        interval_steps=section.take("interval_steps"),
-        interval_seconds=section.take("interval_seconds"),
-        contents=section.take("contents", "full"),
-        retain_last=section.take("retain_last"),
-        weights_interval_steps=section.take("weights_interval_steps"),
-        asynchronous=section.take("asynchronous", False),
-        storage_bytes_per_second=section.take("storage_bytes_per_second"),
-        load_seconds=section.take("load_seconds"),
-    )
-
-
-def _data_pipeline(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.DataPipeline:
-    section = Section(spec.data_pipeline, "/data_pipeline", provenance, top.out, "data_pipeline")
-    return r.DataPipeline(
-        raw_bytes=section.take("raw_bytes"),
-        processed_bytes=section.take("processed_bytes"),
-        token_bytes=section.take("token_bytes", 4.0),
-        cache_copies=section.take("cache_copies", 1.0),
-        input_tokens_per_second=section.take("input_tokens_per_second"),
-    )
-
-
-def _evaluation(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Evaluation:
-    if spec.evaluation is None:
-        return r.Evaluation()
-    section = Section(spec.evaluation, "/evaluation", provenance, top.out, "evaluation")
-    suites = section.items("suites", {"tokens": 0, "generated_tokens": 0})
-    return r.Evaluation(
-        interval_steps=section.take("interval_steps"),
-        tokens_per_evaluation=section.take("tokens_per_evaluation"),
-        suites=tuple(r.EvaluationSuite(**suite) for suite in suites),
-        device_hours=section.take("device_hours"),
-    )
-
-
-def _reserves(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.Reserves:
-    if spec.reserves is None:
-        return r.Reserves()
-    section = Section(spec.reserves, "/reserves", provenance, top.out, "reserves")
-    names = ("rerun_fraction", "ablation_fraction", "interruptions_per_device_hour", "restart_seconds")
-    values = {name: section.take(name) for name in names}
-    return r.Reserves(ablation_runs=tuple(r.AblationRun(**run) for run in section.items("ablation_runs", {})), **values)
-
-
-def _post_training(spec: RunSpec, method: r.Method, top: Section, provenance: dict[str, str]) -> r.PostTraining:
-    if spec.post_training is None and method.objective in ("pretrain", "sft"):
-        return r.PostTraining()
-    section = Section(spec.post_training, "/post_training", provenance, top.out, "post_training")
-    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1.0, "reference": "model"}
-    names = r.PostTraining.__dataclass_fields__
-    return r.PostTraining(**{name: section.take(name, defaults.get(name)) for name in names})
-
-
-def _rates(spec: RunSpec, top: Section, provenance: dict[str, str]) -> tuple[r.Rate, ...]:
-    if not spec.rates:
-        return ()
-    rates = [rate.model_dump(exclude_none=True) for rate in spec.rates]
-    top.out["rates"] = rates
-    provenance["/rates"] = "given"
-    return tuple(r.Rate(**rate) for rate in rates)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import cache, lru_cache
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
 from service.kit.documents import nearest
 
-from . import counted, hf_config
+from . import counted, hf_config, presets
 from .errors import spec_error
 from .section import Section
 from .spec import ModelSpec
@@ -38,11 +39,11 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
     return counted.architecture(**given)
 
 
-@cache
+@lru_cache(maxsize=512)
 def preset(name: str) -> Architecture | None:
     """The architecture of a preset, read once."""
     entry = model_catalog.preset(name)
-    return None if entry is None else hf_config.read(entry.config)
+    return None if entry is None else replace(hf_config.read(entry.config), name=entry.name)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,6 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from .fields import (
     MAX_COUNT,
@@ -22,20 +21,15 @@ from .fields import (
     Part,
     Positive,
     PositiveAmount,
-    Ratio,
     Repeats,
-    Share,
-    Text,
     Utilisation,
     Width,
+    fault,
 )
+from .spec_job import CheckpointingSpec, DataPipelineSpec, EvaluationSpec, PostTrainingSpec, RateSpec, ReservesSpec
 
 FROZEN_PARTS = ("embeddings", "lm_head", "attention", "mlp", "norms")
 _LAYER_RANGE = re.compile(r"^layers:\d{1,5}(-\d{1,5})?$")
-
-
-def _fault(kind: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, message)
 
 
 def _form(value: Any) -> str:
@@ -77,13 +71,13 @@ class ModelSpec(Part):
     def _exactly_one(self) -> Self:
         given = [name for name in ("preset", "hf_config", "parameter_count") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise _fault("exactly_one", "give exactly one of preset, hf_config and parameter_count")
+            raise fault("exactly_one", "give exactly one of preset, hf_config and parameter_count")
         if self.parameter_count is None:
             stray = sorted(name for name in self.model_fields_set - {"preset", "hf_config"} if getattr(self, name) is not None)
             if stray:
-                raise _fault("shape_without_count", f"only with parameter_count: {', '.join(stray)}")
+                raise fault("shape_without_count", f"only with parameter_count: {', '.join(stray)}")
         elif self.active_parameter_count is not None and self.active_parameter_count > self.parameter_count:
-            raise _fault("active_above_total", "active_parameter_count exceeds parameter_count")
+            raise fault("active_above_total", "active_parameter_count exceeds parameter_count")
         return self
 
 
@@ -127,22 +121,22 @@ class MethodSpec(Part):
     def _known_parts(cls, value: list[str] | None) -> list[str] | None:
         for part in value or ():
             if part not in FROZEN_PARTS and not _LAYER_RANGE.match(part):
-                raise _fault("frozen_part", f"each must be one of {', '.join(FROZEN_PARTS)} or a range like layers:0-15")
+                raise fault("frozen_part", f"each must be one of {', '.join(FROZEN_PARTS)} or a range like layers:0-15")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         adapters = self.kind in ("lora", "qlora")
         if self.lora is not None and not adapters:
-            raise _fault("lora_kind", "lora applies to kind lora and qlora only")
+            raise fault("lora_kind", "lora applies to kind lora and qlora only")
         if self.quantization is not None and not adapters:
-            raise _fault("quantization_kind", "only the frozen base of kind lora and qlora is quantized")
+            raise fault("quantization_kind", "only the frozen base of kind lora and qlora is quantized")
         if self.frozen and adapters:
-            raise _fault("frozen_adapters", "under lora and qlora the whole base is frozen already")
+            raise fault("frozen_adapters", "under lora and qlora the whole base is frozen already")
         if self.kind == "frozen" and not self.frozen:
-            raise _fault("frozen_empty", "kind frozen needs the list of frozen parts")
+            raise fault("frozen_empty", "kind frozen needs the list of frozen parts")
         if self.frozen and self.kind == "full":
-            raise _fault("frozen_full", "kind full trains everything: use kind frozen")
+            raise fault("frozen_full", "kind full trains everything: use kind frozen")
         return self
 
 
@@ -183,26 +177,26 @@ class DataSpec(Part):
         by_sample = self.prompt_tokens is not None or self.target_tokens is not None
         if self.total_tokens is not None:
             if by_sample or self.lengths is not None or self.samples is not None:
-                raise _fault("data_forms", "give total_tokens, or samples with lengths, not both")
+                raise fault("data_forms", "give total_tokens, or samples with lengths, not both")
             if self.epochs is not None and self.epochs != 1:
-                raise _fault("data_epochs", "total_tokens counts all epochs: leave epochs out or give samples")
+                raise fault("data_epochs", "total_tokens counts all epochs: leave epochs out or give samples")
             return self
         if by_sample and self.lengths is not None:
-            raise _fault("length_forms", "give prompt_tokens and target_tokens, or lengths, not both")
+            raise fault("length_forms", "give prompt_tokens and target_tokens, or lengths, not both")
         lists = [value for value in (self.prompt_tokens, self.target_tokens) if isinstance(value, list)]
         if len(lists) == 2 and len(lists[0]) != len(lists[1]):
-            raise _fault("length_pairs", "prompt_tokens and target_tokens are paired by index: give lists of one length")
+            raise fault("length_pairs", "prompt_tokens and target_tokens are paired by index: give lists of one length")
         if lists and self.samples is not None and self.samples != len(lists[0]):
-            raise _fault("sample_count", "samples differs from the number of lengths")
+            raise fault("sample_count", "samples differs from the number of lengths")
         if self.lengths is not None:
             counted = sum(row[2] for row in self.lengths.histogram)
             if self.samples is not None and self.samples != counted:
-                raise _fault("sample_count", "samples differs from the histogram's sum")
+                raise fault("sample_count", "samples differs from the histogram's sum")
             if counted > MAX_COUNT or any(row[0] + row[1] < 1 for row in self.lengths.histogram):
-                raise _fault("empty_sample", "a sample must hold at least one token")
+                raise fault("empty_sample", "a sample must hold at least one token")
         elif by_sample:
             if not lists and self.samples is None:
-                raise _fault("samples_missing", "samples is needed where the lengths are numbers")
+                raise fault("samples_missing", "samples is needed where the lengths are numbers")
             if lists:
                 count = len(lists[0])
                 prompts = self.prompt_tokens if isinstance(self.prompt_tokens, list) else [self.prompt_tokens or 0] * count
@@ -211,9 +205,9 @@ class DataSpec(Part):
             else:
                 empty = (self.prompt_tokens or 0) + (self.target_tokens or 0) < 1  # type: ignore[operator]
             if empty:
-                raise _fault("empty_sample", "a sample must hold at least one token")
+                raise fault("empty_sample", "a sample must hold at least one token")
         elif self.samples is None:
-            raise _fault("data_missing", "give total_tokens, or samples with lengths")
+            raise fault("data_missing", "give total_tokens, or samples with lengths")
         return self
 
 
@@ -270,7 +264,7 @@ class SoftwareSpec(Part):
     @classmethod
     def _none_alone(cls, value: list[str] | None) -> list[str] | None:
         if value and "none" in value and len(set(value)) > 1:
-            raise _fault("offload_none", "none stands alone")
+            raise fault("offload_none", "none stands alone")
         return value
 
 
@@ -322,103 +316,8 @@ class EfficiencySpec(Part):
     def _exactly_one(self) -> Self:
         given = [n for n in ("mfu", "hfu", "step_seconds", "input_tokens_per_second") if getattr(self, n) is not None]
         if len(given) > 1:
-            raise _fault("exactly_one", "give exactly one of mfu, hfu, step_seconds and input_tokens_per_second")
+            raise fault("exactly_one", "give exactly one of mfu, hfu, step_seconds and input_tokens_per_second")
         return self
-
-
-class CheckpointingSpec(Part):
-    """What is saved, how often, and where to."""
-
-    interval_steps: Positive | None = None
-    interval_seconds: PositiveAmount | None = None
-    contents: Literal["full", "weights"] | None = None
-    retain_last: Count | None = None
-    weights_interval_steps: Positive | None = None
-    asynchronous: Flag | None = None
-    storage_bytes_per_second: PositiveAmount | None = None
-    load_seconds: Amount | None = None
-
-    @model_validator(mode="after")
-    def _one_interval(self) -> Self:
-        if self.interval_steps is not None and self.interval_seconds is not None:
-            raise _fault("one_interval", "give interval_steps or interval_seconds, not both")
-        return self
-
-
-class DataPipelineSpec(Part):
-    """Bytes of the data on its way to the devices, and the pipeline's speed."""
-
-    raw_bytes: Count | None = None
-    processed_bytes: Count | None = None
-    token_bytes: BytesPerParameter | None = None
-    cache_copies: Ratio | None = None
-    input_tokens_per_second: PositiveAmount | None = None
-
-
-class SuiteSpec(Part):
-    """One evaluation."""
-
-    name: Name
-    kind: Literal["validation", "downstream", "safety", "memorization", "human"]
-    tokens: Count | None = None
-    generated_tokens: Count | None = None
-    runs: Count | None = None
-
-
-class EvaluationSpec(Part):
-    """Evaluation during and after the run."""
-
-    interval_steps: Positive | None = None
-    tokens_per_evaluation: Count | None = None
-    suites: Annotated[list[SuiteSpec], Field(max_length=1000)] | None = None
-    device_hours: Amount | None = None
-
-
-class AblationSpec(Part):
-    """Small runs beside the main one."""
-
-    name: Name
-    kind: Name
-    count: Count
-    device_hours: Amount
-
-
-class ReservesSpec(Part):
-    """What is set aside for failure and exploration."""
-
-    rerun_fraction: Share | None = None
-    ablation_fraction: Share | None = None
-    ablation_runs: Annotated[list[AblationSpec], Field(max_length=1000)] | None = None
-    interruptions_per_device_hour: Ratio | None = None
-    restart_seconds: Amount | None = None
-
-
-class PostTrainingSpec(Part):
-    """Generation, feedback and updates of preference learning and reinforcement learning."""
-
-    prompts: Positive | None = None
-    samples_per_prompt: Positive | None = None
-    prompt_tokens: Count | None = None
-    generated_tokens: Count | None = None
-    update_epochs: Repeats | None = None
-    reference: Literal["model", "cached", "none"] | None = None
-    reward_parameter_count: Count | None = None
-    tool_seconds_per_sample: Amount | None = None
-    judge_tokens: Count | None = None
-    preference_pairs: Count | None = None
-    human_review_items: Count | None = None
-    human_seconds_per_item: Amount | None = None
-
-
-class RateSpec(Part):
-    """A price as the caller gives it."""
-
-    resource: Literal["device_hour", "cpu_hour", "storage_gib_month", "human_hour"]
-    device: Name | None = None
-    amount: Annotated[str, Field(pattern=r"^\d{1,18}(\.\d{1,12})?$", strict=True, description="A decimal number as text.")]
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$", strict=True)]
-    source: Text | None = None
-    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", strict=True)] | None = None
 
 
 class RunSpec(Part):

@@ -7,8 +7,8 @@ import pytest
 from service.catalog.devices import devices, find
 
 USED_BY_THE_CASES = (
-    "a100-sxm-40gb a100-sxm-80gb a800-sxm-80gb h100-sxm-80gb h800-sxm-80gb h20-96gb h200-sxm-141gb b200-sxm-192gb b300-sxm-288gb gb200-192gb "
-    "gb300-288gb v100-sxm-16gb v100-sxm-32gb a10g-24gb l40s-48gb rtx-a6000-48gb rtx-4090-24gb mi300x-192gb tpu-v5p tpu-v6e"
+    "a100-sxm-40gb a100-sxm-80gb a800-sxm-80gb h100-sxm-80gb h800-sxm-80gb h20-96gb h200-sxm-141gb b200-sxm-192gb b300-sxm-288gb "
+    "gb200-192gb gb300-288gb v100-sxm-16gb v100-sxm-32gb a10g-24gb l40s-48gb rtx-a6000-48gb rtx-4090-24gb mi300x-192gb tpu-v5p tpu-v6e"
 )
 KINDS = ("bf16", "fp16", "fp8", "fp32")
 

@@ -26,7 +26,9 @@ BASE: dict[str, Any] = {
 SAMPLES: dict[str, Any] = {"data": {"prompt_tokens": [500, 900, 40], "target_tokens": [20, 800, 3000]}, "method": {"objective": "sft"}}
 COUNT: dict[str, Any] = {"model": {"parameter_count": 10**9, "num_hidden_layers": 16, "hidden_size": 2048}}
 LORA: dict[str, Any] = {"method": {"kind": "lora", "lora": {"rank": 8, "target_modules": "all-linear"}}}
-QLORA: dict[str, Any] = {"method": {"kind": "qlora", "lora": {"rank": 8, "target_modules": "all-linear"}, "quantization": {"format": "nf4"}}}
+QLORA: dict[str, Any] = {
+    "method": {"kind": "qlora", "lora": {"rank": 8, "target_modules": "all-linear"}, "quantization": {"format": "nf4"}}
+}
 GRPO: dict[str, Any] = {
     "method": {"objective": "grpo"},
     "post_training": {"prompts": 1000, "samples_per_prompt": 4, "prompt_tokens": 200, "generated_tokens": 300},
@@ -84,7 +86,10 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "/data/unique_tokens": ({}, 100_000_000),
     "/data/datasets/version": ({"data": {"total_tokens": 10**9, "datasets": [{"name": "web"}]}}, "7"),
     "/data/datasets/tokens": ({"data": {"total_tokens": 10**9, "datasets": [{"name": "web"}]}}, 10**8),
-    "/data/datasets/weight": ({"data": {"total_tokens": 10**9, "datasets": [{"name": "a", "tokens": 10**9}, {"name": "b", "tokens": 10**8}]}}, 5),
+    "/data/datasets/weight": (
+        {"data": {"total_tokens": 10**9, "datasets": [{"name": "a", "tokens": 10**9}, {"name": "b", "tokens": 10**8}]}},
+        5,
+    ),
     "/sequence_length": ({}, 4096),
     "/decoder_sequence_length": ({"model": {"preset": "t5-base"}, "parallelism": {}}, 128),
     "/batch/micro_batch_size": ({}, 4),
@@ -157,7 +162,10 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "/reserves/ablation_runs/name": ({"reserves": {"ablation_runs": [{"name": "a", "kind": "lr", "count": 2, "device_hours": 3}]}}, "b"),
     "/reserves/ablation_runs/kind": ({"reserves": {"ablation_runs": [{"name": "a", "kind": "lr", "count": 2, "device_hours": 3}]}}, "mix"),
     "/reserves/ablation_runs/count": ({"reserves": {"ablation_runs": [{"name": "a", "kind": "lr", "count": 2, "device_hours": 3}]}}, 3),
-    "/reserves/ablation_runs/device_hours": ({"reserves": {"ablation_runs": [{"name": "a", "kind": "lr", "count": 2, "device_hours": 3}]}}, 4),
+    "/reserves/ablation_runs/device_hours": (
+        {"reserves": {"ablation_runs": [{"name": "a", "kind": "lr", "count": 2, "device_hours": 3}]}},
+        4,
+    ),
     "/post_training/prompts": (GRPO, 2000),
     "/post_training/samples_per_prompt": (GRPO, 8),
     "/post_training/prompt_tokens": (GRPO, 400),

@@ -133,7 +133,8 @@ def test_ledger_of_16_bytes(quote: Quote) -> None:
 def test_mfu_effect(quote: Quote) -> None:
     case = "time.mfu_effect"
     times = [
-        value(quote(**counted("compute.6nd.7b_1t"), hardware=H100, efficiency={"mfu": mfu}), "time.training") for mfu in CASES[case]["given"]["mfu"]
+        value(quote(**counted("compute.6nd.7b_1t"), hardware=H100, efficiency={"mfu": mfu}), "time.training")
+        for mfu in CASES[case]["given"]["mfu"]
     ]
     assert times[0] / times[1] == near(case, "wall_clock_ratio")
 

@@ -43,7 +43,11 @@ TABLE = [
     ("bf16_pure", "hf_transformers", (2, 2, 0, 4)),
     ("bf16_pure", "megatron", (2, 2, 0, 4)),
     ("fp32", "deepspeed", (4, 4, 0, 8)),
-    *((recipe, stack, (4, 4, 0, 8)) for recipe in ("bf16_mixed", "fp8_mixed") for stack in ("hf_transformers", "fsdp_native", "llm_foundry")),
+    *(
+        (recipe, stack, (4, 4, 0, 8))
+        for recipe in ("bf16_mixed", "fp8_mixed")
+        for stack in ("hf_transformers", "fsdp_native", "llm_foundry")
+    ),
     *((recipe, "deepspeed", (2, 2, 4, 8)) for recipe in ("bf16_mixed", "fp16_mixed")),
     *((recipe, "megatron", (2, 4, 4, 8)) for recipe in ("bf16_mixed", "fp16_mixed", "fp8_mixed", "nvfp4_mixed")),
 ]
@@ -84,7 +88,12 @@ def test_optimizer_states() -> None:
 def test_adapters() -> None:
     lora = {"kind": "lora", "lora": {"rank": 8, "alpha": 8, "target_modules": "all-linear"}}
     precision = resolved(method=lora).run.precision
-    assert (precision.weight_bytes, precision.gradient_bytes, precision.master_weight_bytes, precision.optimizer_state_bytes) == (2, 4, 0, 8)
+    assert (precision.weight_bytes, precision.gradient_bytes, precision.master_weight_bytes, precision.optimizer_state_bytes) == (
+        2,
+        4,
+        0,
+        8,
+    )
     narrow = {"kind": "lora", "lora": {"rank": 8, "target_modules": "all-linear", "adapter_bytes": 2}}
     precision = resolved(method=narrow, precision={"recipe": "bf16_pure"}).run.precision
     assert (precision.weight_bytes, precision.gradient_bytes, precision.optimizer_state_bytes) == (2, 2, 4)
@@ -181,7 +190,9 @@ OPTIONAL = st.fixed_dictionaries(
     {},
     optional={
         "sequence_length": st.integers(1, 10_000),
-        "batch": st.fixed_dictionaries({}, optional={"micro_batch_size": st.integers(1, 9), "gradient_accumulation_steps": st.integers(1, 9)}),
+        "batch": st.fixed_dictionaries(
+            {}, optional={"micro_batch_size": st.integers(1, 9), "gradient_accumulation_steps": st.integers(1, 9)}
+        ),
         "activation_checkpointing": st.sampled_from(["none", "selective", "full"]),
         "attention": st.sampled_from(["flash", "sdpa", "eager"]),
         "optimizer": st.fixed_dictionaries({"name": st.sampled_from(sorted(["adamw", "muon", "adafactor", "lion_8bit", "sgd"]))}),
