@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..numeric import Number, floor, maximum, minimum, where
 from ..parameters import Parameters
 from ..run import Run
@@ -30,6 +32,8 @@ class Transfer:
 
     def times(self, factor: Number) -> Transfer:
         """The same collective done ``factor`` times."""
+        if self is NOTHING:
+            return self
         return Transfer(self.intra * factor, self.inter * factor, self.messages * factor)
 
 
@@ -44,12 +48,19 @@ def node_size(run: Run) -> float:
     return float(max(run.hardware.devices_per_node, domain))
 
 
+def _alone(size: Number) -> bool:
+    """Whether a group is a single rank in every layout, so that nothing moves."""
+    return not isinstance(size, np.ndarray) and bool(size == 1)
+
+
 def ring(payload: Number, size: Number, inner: Number, node: float, messages: Number = 0.0) -> Transfer:
     """An all-gather or reduce-scatter of ``payload`` bytes over ``size`` ranks that lie ``inner`` apart (an all-reduce is two).
 
     A ring moves payload x (size - 1) / size over every link (Patarasuk and Yuan 2009); where it leaves the node, as many network
     cards share it as the node holds ranks of the group.
     """
+    if _alone(size):
+        return NOTHING
     moved = payload * ((size - 1.0) / size)
     per_node = maximum(1.0, minimum(size, floor(node / inner) * 1.0))
     return Transfer(moved, where(size > per_node, moved / per_node, 0.0), where(size > 1.0, messages, 0.0))
@@ -57,6 +68,8 @@ def ring(payload: Number, size: Number, inner: Number, node: float, messages: Nu
 
 def tensor(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
     """Two all-reduces of the hidden state for each block and pass (Megatron-LM; with sequence parallelism as gather and scatter)."""
+    if _alone(run.layout.tensor):
+        return NOTHING
     tp = run.layout.tensor * 1.0
     activation = WIDTH * tokens * float(run.architecture.hidden)
     return ring(activation, tp, 1.0, node, messages=(tp - 1.0) / 2.0).times(2.0 * s.reductions * passes)
@@ -64,13 +77,15 @@ def tensor(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Tra
 
 def context(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
     """Keys and values pass around the ring; their gradients too on the way back."""
+    if _alone(run.layout.context):
+        return NOTHING
     cp, tp = run.layout.context * 1.0, run.layout.tensor * 1.0
     return ring(WIDTH * tokens * cp * s.key_values / tp, cp, tp, node).times(passes + 1.0)
 
 
 def expert(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
     """Tokens to their experts and back, all to all; expert ranks run over tensor and data ranks, nearest first."""
-    if not s.routed:
+    if not s.routed or _alone(run.layout.expert):
         return NOTHING
     ep, tp = run.layout.expert * 1.0, run.layout.tensor * 1.0
     sent = WIDTH * tokens / tp * s.routed * 2.0 * passes
@@ -85,6 +100,8 @@ def expert(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Tra
 def pipeline(run: Run, tokens: Number, node: float) -> Transfer:
     """The hidden state to the next stage and its gradient back, for every virtual stage; each tensor rank sends its part."""
     layout = run.layout
+    if _alone(layout.pipeline):
+        return NOTHING
     tp, pp, virtual = layout.tensor * 1.0, layout.pipeline * 1.0, layout.virtual_pipeline * 1.0
     sent = where(pp > 1.0, 2.0 * WIDTH * tokens * float(run.architecture.hidden) / tp * virtual, 0.0)
     leaves = where(tp * layout.context * layout.data >= node, 1.0, 0.0)
