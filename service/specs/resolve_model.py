@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +10,7 @@ from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
 from service.kit.documents import nearest
 
-from . import counted, hf_config, presets
+from . import counted, hf_config, presets, presets
 from .errors import spec_error
 from .section import Section
 from .spec import ModelSpec
@@ -20,7 +19,7 @@ from .spec import ModelSpec
 def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> Architecture:
     """The architecture; the spec's model is echoed as it was given."""
     if spec.preset is not None:
-        architecture = preset(spec.preset.lower())
+        architecture = presets.architecture(spec.preset.lower())
         if architecture is None:
             raise spec_error("/model/preset", "is not a model of GET /v1/models" + nearest(spec.preset, model_catalog.names()))
         top.out["model"] = {"preset": spec.preset}
@@ -37,13 +36,6 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
     top.out["model"] = given
     provenance["/model"] = "parameter_count"
     return counted.architecture(**given)
-
-
-@lru_cache(maxsize=512)
-def preset(name: str) -> Architecture | None:
-    """The architecture of a preset, read once."""
-    entry = model_catalog.preset(name)
-    return None if entry is None else replace(hf_config.read(entry.config), name=entry.name)
 
 
 @lru_cache(maxsize=256)
