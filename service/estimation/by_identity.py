@@ -23,6 +23,7 @@ class ByIdentity(Generic[Value]):
         self.__doc__ = function.__doc__
 
     def __call__(self, owner: Any, *rest: Hashable) -> Value:
+        """The function's value, computed once."""
         key = (id(owner), rest)
         entry = self._entries.get(key)
         if entry is not None and entry[0] is owner:

@@ -138,6 +138,9 @@ def test_an_unknown_type_is_refused_by_name() -> None:
         read({**LLAMA, "model_type": "new_moe", "num_experts": 64})
     with pytest.raises(UnknownModelType):
         read({**LLAMA, "model_type": "hybrid", "mamba_d_state": 16})
+    with pytest.raises(UnknownModelType) as caught:  # it has every generic field, and another count than a Llama
+        read({**LLAMA, "model_type": "gemma4_text"})
+    assert "gemma4_text" in caught.value.detail
 
 
 def test_an_unknown_type_with_generic_fields_is_read_and_says_so() -> None:

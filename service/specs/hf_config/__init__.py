@@ -11,6 +11,7 @@ from service.estimation.architecture import Architecture
 
 from . import encoders, gpt_like, latent, llama_like, mixtures, remote_code
 from .fields import ConfigError, Fields, UnknownModelType
+from .unlike import UNLIKE
 
 __all__ = ["ConfigError", "UnknownModelType", "model_types", "read"]
 
@@ -134,12 +135,15 @@ def _generic(config: dict[str, Any], name: str, pointer: str) -> Architecture:
     experts = [field for field in config if "expert" in field and config[field] not in (None, 0, [], False)]
     layered = [field for field in config if field.startswith(("mamba", "ssm", "linear_", "conv_", "rwkv", "kv_lora")) and config[field]]
     where = f"{pointer}/model_type"
-    if missing or experts or layered:
+    unlike = name in UNLIKE
+    if missing or experts or layered or unlike:
         close = difflib.get_close_matches(name, model_types(), n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         shown = f"'{name[:64]}'" if name else "(none)"
         if missing:
             why = f"and the generic fields do not suffice (missing: {', '.join(missing)})"
+        elif unlike:
+            why = "its blocks are not the usual ones, so that the generic fields do not suffice"
         else:
             why = f"and {(experts or layered)[0][:64]} says that its blocks are not the usual ones"
         raise UnknownModelType(where, f"model type {shown} is not known, {why}{hint}")
@@ -148,5 +152,5 @@ def _generic(config: dict[str, Any], name: str, pointer: str) -> Architecture:
         f"model type '{name[:64] or '(none)'}' is not known: read from its generic fields as a Llama-like decoder "
         "(gated feed-forward, two RMS norms a layer, rotary positions)"
     )
-    model = llama_like.llama(fields)
+    model = llama_like.generic(fields)
     return replace(model, family=name[:64] or "unnamed")

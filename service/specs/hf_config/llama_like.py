@@ -87,6 +87,14 @@ def llama(fields: Fields) -> Architecture:
     return uniform(fields, base(fields, attention_bias=fields.flag("attention_bias"), mlp_bias=fields.flag("mlp_bias")), tied_default=False)
 
 
+def generic(fields: Fields) -> Architecture:
+    """An unknown type read as a Llama; its ``layer_types`` are honoured where it has them."""
+    if not fields.has("layer_types"):
+        return llama(fields)
+    shape = base(fields, attention_bias=fields.flag("attention_bias"), mlp_bias=fields.flag("mlp_bias"))
+    return patterned(fields, shape, lambda _: False, tied_default=False)
+
+
 def mistral(fields: Fields) -> Architecture:
     """Mistral: one window for all layers."""
     return uniform(fields, base(fields), fields.optional_integer("sliding_window", least=1))
