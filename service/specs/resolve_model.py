@@ -10,7 +10,7 @@ from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
 from service.kit.documents import nearest
 
-from . import counted, hf_config, presets, presets
+from . import counted, hf_config, presets
 from .errors import spec_error
 from .section import Section
 from .spec import ModelSpec
