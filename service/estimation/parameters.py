@@ -270,7 +270,7 @@ def _check_targets(architecture: Architecture, targets: tuple[str, ...]) -> list
         if any(_fits(name, target) for name in everywhere):
             continue
         if target not in CANONICAL:
-            raise UnknownTarget(target, "target_modules", (ALL_LINEAR, *CANONICAL, *everywhere))
+            raise UnknownTarget(target, "target_modules", tuple(dict.fromkeys((ALL_LINEAR, *CANONICAL, *everywhere))))
         unused.append(target)
     return unused
 

@@ -90,6 +90,7 @@ def t5(fields: Fields) -> Architecture:
             activation=function,
             causal=decoder,
             rotary=False,
+            closes=not fields.drops("dropout_rate"),
             kind="decoder" if decoder else "encoder",
         )
         built = layer(shape)
@@ -144,6 +145,7 @@ def vit(fields: Fields) -> Architecture:
         mlp_bias=True,
         causal=False,
         rotary=False,
+        closes=not fields.drops("hidden_dropout_prob"),
         kind="vision",
     )
     image, patch, channels = (fields.integer(name) for name in ("image_size", "patch_size", "num_channels"))

@@ -146,6 +146,10 @@ class Fields:
             raise self.error(name, "must be true or false")
         return value
 
+    def drops(self, *names: str) -> bool:
+        """Whether the config itself asks for dropout (the class defaults' is taken as switched off): its mask is saved."""
+        return any(self.has(name) and self.number(name) > 0 for name in names)
+
     def text(self, name: str, derived: str = "") -> str:
         """A string."""
         _, value = self._find(name)

@@ -16,11 +16,6 @@ LAYER_NORMS = Norms(names=("ln_1", "ln_2"), kind="layer", bias=True)
 FINAL = Norms(names=("ln_f",), kind="layer", bias=True)
 
 
-def _drops(fields: Fields, *names: str) -> bool:
-    """Whether the config itself asks for dropout after the last matrix of a block (its mask is saved)."""
-    return any(fields.has(name) and fields.number(name) > 0 for name in names)
-
-
 def _shape(fields: Fields, hidden: int, heads: int, *, intermediate: int, bias: bool = True, **options: object) -> Shape:
     if hidden % heads:
         raise fields.error("hidden_size", "must be a multiple of the number of heads")
@@ -46,7 +41,7 @@ def gpt2(fields: Fields) -> Architecture:
     hidden = fields.integer("n_embd")
     names = Names(qkv="attn.c_attn", o="attn.c_proj", up="mlp.c_fc", down="mlp.c_proj")
     shape = _shape(fields, hidden, fields.integer("n_head"), intermediate=fields.integer("n_inner", 4 * hidden), names=names)
-    shape = replace(shape, closes=not _drops(fields, "resid_pdrop"))
+    shape = replace(shape, closes=not fields.drops("resid_pdrop"))
     if fields.flag("add_cross_attention"):
         raise fields.error("add_cross_attention", "cross-attention in a GPT-2 decoder is not covered")
     layers = blocks_of([shape] * fields.layers("n_layer"))
@@ -61,7 +56,7 @@ def gpt_bigcode(fields: Fields) -> Architecture:
     heads = fields.integer("n_head")
     names = Names(qkv="attn.c_attn", o="attn.c_proj", up="mlp.c_fc", down="mlp.c_proj")
     shape = _shape(fields, hidden, heads, intermediate=fields.integer("n_inner", 4 * hidden), names=names)
-    shape = replace(shape, key_value_heads=1 if fields.flag("multi_query", True) else heads, closes=not _drops(fields, "resid_pdrop"))
+    shape = replace(shape, key_value_heads=1 if fields.flag("multi_query", True) else heads, closes=not fields.drops("resid_pdrop"))
     layers = blocks_of([shape] * fields.layers("n_layer"))
     return language_model(
         fields, layers, hidden=hidden, positions=fields.integer("n_positions"), final_norm=FINAL, max_positions="n_positions"
@@ -73,7 +68,7 @@ def gpt_neo(fields: Fields) -> Architecture:
     hidden = fields.integer("hidden_size")
     names = Names(o="out_proj", up="c_fc", down="c_proj")
     shape = _shape(fields, hidden, fields.integer("num_heads"), intermediate=fields.integer("intermediate_size", 4 * hidden), names=names)
-    shape = replace(shape, qkv_bias=False, closes=not _drops(fields, "resid_dropout"))
+    shape = replace(shape, qkv_bias=False, closes=not fields.drops("resid_dropout"))
     count = fields.layers("num_layers")
     window = fields.integer("window_size")
     kinds = _neo_kinds(fields) or (["global", "local"] * count)
@@ -106,7 +101,7 @@ def gptj(fields: Fields) -> Architecture:
         qkv_bias=False,
         output_bias=False,
         rotary=True,
-        closes=not _drops(fields, "resid_pdrop"),
+        closes=not fields.drops("resid_pdrop"),
     )
     layers = blocks_of([shape] * fields.layers("n_layer"))
     return language_model(fields, layers, hidden=hidden, tied_default=False, final_norm=FINAL, head_bias=True, max_positions="n_positions")
@@ -135,7 +130,7 @@ def gpt_neox(fields: Fields) -> Architecture:
         output_bias=bias,
         rotary=True,
         parallel_residual=fields.flag("use_parallel_residual", True),
-        closes=not _drops(fields, "hidden_dropout"),
+        closes=not fields.drops("hidden_dropout"),
     )
     layers = blocks_of([shape] * fields.layers())
     return language_model(fields, layers, hidden=hidden, tied_default=False, final_norm=replace(FINAL, names=("final_layer_norm",)))
@@ -153,7 +148,7 @@ def phi(fields: Fields) -> Architecture:
         norms=replace(LAYER_NORMS, names=("input_layernorm",)),
         rotary=True,
         parallel_residual=True,
-        closes=not _drops(fields, "resid_pdrop"),
+        closes=not fields.drops("resid_pdrop"),
     )
     if fields.flag("qk_layernorm"):
         shape = replace(shape, query_key_norm=(2 * shape.head_dim, 2 * shape.head_dim))  # scale and bias of one head
@@ -172,7 +167,7 @@ def opt(fields: Fields) -> Architecture:
     names = Names(o="out_proj", up="fc1", down="fc2")
     shape = _shape(fields, hidden, fields.integer("num_attention_heads"), intermediate=fields.integer("ffn_dim"), bias=bias, names=names)
     before = fields.flag("do_layer_norm_before", True)
-    shape = replace(shape, norms=norms, closes=before and not _drops(fields, "dropout"), pre_norm=before)
+    shape = replace(shape, norms=norms, closes=before and not fields.drops("dropout"), pre_norm=before)
     layers = blocks_of([shape] * fields.layers())
     width = fields.integer("word_embed_proj_dim", hidden)
     outside: tuple[Matrix, ...] = ()
@@ -202,7 +197,7 @@ def bloom(fields: Fields) -> Architecture:
     shape = replace(
         shape,
         norms=replace(LAYER_NORMS, names=("input_layernorm", "post_attention_layernorm")),
-        closes=not _drops(fields, "hidden_dropout"),
+        closes=not fields.drops("hidden_dropout"),
     )
     layers = blocks_of([shape] * fields.layers("n_layer"))
     embedding_norm = Vector(name="word_embeddings_layernorm", size=2 * hidden, part="norms")
@@ -231,7 +226,7 @@ def falcon(fields: Fields) -> Architecture:
         norms=replace(LAYER_NORMS, names=("ln_attn", "ln_mlp")[:norms] if new else ("input_layernorm", "post_attention_layernorm")[:norms]),
         rotary=not fields.flag("alibi"),
         parallel_residual=parallel,
-        closes=not _drops(fields, "hidden_dropout"),
+        closes=not fields.drops("hidden_dropout"),
     )
     layers = blocks_of([shape] * fields.layers())
     return language_model(fields, layers, hidden=hidden, final_norm=FINAL)
@@ -258,7 +253,7 @@ def mpt(fields: Fields) -> Architecture:
         activation="gelu",
         norms=norms,
         query_key_norm=_mpt_norms(hidden, groups * shape.head_dim, bias) if attention.flag("qk_ln") else None,
-        closes=not _drops(fields, "resid_pdrop"),
+        closes=not fields.drops("resid_pdrop"),
     )
     layers = blocks_of([shape] * fields.layers("n_layers"))
     learned = fields.flag("learned_pos_emb", True) and not alibi and not attention.flag("rope")
