@@ -114,6 +114,8 @@ def _serve(options: argparse.Namespace) -> int:
     _bring_up(settings)
     log.info("documentation at http://%s:%s/docs", _shown(settings.host), settings.port)
     log.info("keys are %s", "required" if settings.auth_required else "not asked for: everything belongs to team 'default'")
+    if not settings.auth_required and not settings.loopback:
+        log.warning("RUNQUOTE_AUTH=off and the service is bound to %s: whoever reaches it may read and write everything", settings.host)
     folder = None
     if settings.workers > 1:
         folder = tempfile.mkdtemp(prefix="runquote-metrics-")

@@ -50,7 +50,12 @@ class Settings(BaseSettings):
         """Whether a caller needs a key."""
         if self.auth is not None:
             return self.auth == "required"
-        return not (self.url.get_backend_name() == "sqlite" and _is_loopback(self.host))
+        return not (self.url.get_backend_name() == "sqlite" and self.loopback)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        return _is_loopback(self.host)
 
 
 def _is_loopback(host: str) -> bool:

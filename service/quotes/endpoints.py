@@ -215,11 +215,11 @@ def create_revision(
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
-        pilot: dict[str, float] = {} if quote.pilot is None else json.loads(quote.pilot)
+        pilot: list[issuing.Measurement] = [] if quote.pilot is None else json.loads(quote.pilot)
         patch = revision.spec or {}
         dropped = bool(pilot) and not patch.keys() <= BESIDE_THE_STEP
         if dropped:
-            pilot = {}
+            pilot = []
         if revision.pilot is not None:
             pilot = issuing.with_pilot(pilot, revision.pilot)
         try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from service.estimation.correction import Corrections
-from service.estimation.estimate import estimate
+from service.estimation.estimate import training_device_hours
 from service.estimation.memory.alternatives import Change, alternatives, merged
 from service.estimation.memory.bounds import process_peaks
-from service.estimation.run import Run
+from service.estimation.run import Efficiency, Run
 from service.kit.problems import Problem
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
@@ -34,8 +35,8 @@ def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Correc
         return None if bounds is None else (float(bounds.expected), float(bounds.high))
 
     def hours(run: Run) -> float | None:
-        value = estimate(run, corrections).items.expected("device_hours.training")
-        return None if value is None else float(value)
+        # Predicted on both sides: an efficiency that the caller gave holds for the run as it is, not for a changed one.
+        return training_device_hours(replace(run, efficiency=Efficiency()), corrections)
 
     return alternatives(resolved.run, rebuild, peak, hours)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,8 @@ from service.specs.spec import RunSpec
 
 from . import quoting, repository
 from .schemas import Pilot
+
+Measurement = dict[str, Any]  # of a pilot, as it came: code, value, how it was measured
 
 # A pilot measures one of these: either says how fast the run is.
 SPEEDS = frozenset({"time.step", "throughput.input_tokens_per_second"})
@@ -52,7 +54,7 @@ class Priced:
     spec: RunSpec
     run: Run
     quote: dict[str, Any]  # as `quoting.build` gives it
-    pilot: dict[str, float]
+    pilot: list[Measurement]
 
     def preview(self) -> str:
         """The quote as JSON text, with `id: null`."""
@@ -72,7 +74,9 @@ class Priced:
         return version
 
     def _document(self) -> str:
-        return documents.dump({key: value for key, value in self.quote.items() if key not in repository.ENVELOPE})
+        document = {key: value for key, value in self.quote.items() if key not in repository.ENVELOPE}
+        document["pilot"] = {"measurements": self.pilot} if self.pilot else None
+        return documents.dump(document)
 
     def to_store(self, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""
@@ -112,15 +116,15 @@ class Desk:
         self._caller = caller
         self._calibrations: dict[str | None, corrections.Calibration | None] = {}
 
-    def price(self, received: Any, *, pilot: Mapping[str, float] | None = None) -> Priced:
+    def price(self, received: Any, *, pilot: Sequence[Measurement] = ()) -> Priced:
         """Price a run spec as it came; raises `Invalid` with a pointer to every fault."""
         spec = parse(received)
         resolved = resolve(spec)
-        measured = dict(pilot or {})
+        measured = {measurement["code"]: measurement["value"] for measurement in pilot}
         found = self._calibration(spec.calibration)
         pinned = corrections.apply(found, self._facts(spec, resolved.run, measured), resolved.run.interval_coverage)
         quote = quoting.build(resolved, pinned.factors, pinned.version, measured)
-        return Priced(received, spec, resolved.run, quote, measured)
+        return Priced(received, spec, resolved.run, quote, list(pilot))
 
     def corrections_for(self, received: Any, run: Run) -> Corrections:
         """What own measurements say about a run of this spec."""
@@ -147,22 +151,22 @@ class Desk:
         )
 
 
-def price(database: Database, caller: Caller, received: Any, *, pilot: Mapping[str, float] | None = None) -> Priced:
+def price(database: Database, caller: Caller, received: Any, *, pilot: Sequence[Measurement] = ()) -> Priced:
     """Price one run spec as it came; raises `Invalid` with a pointer to every fault."""
     return Desk(database, caller).price(received, pilot=pilot)
 
 
-def with_pilot(known: Mapping[str, float], pilot: Pilot) -> dict[str, float]:
-    """What a pilot measured, by code, over what an earlier one did; a code twice, or two speeds, would contradict each other."""
-    values: dict[str, float] = {}
-    for index, measurement in enumerate(pilot.measurements):
-        if measurement.code in values:
+def with_pilot(known: Sequence[Measurement], pilot: Pilot) -> list[Measurement]:
+    """What a pilot measured, over what an earlier one did; a code twice, or two speeds, would contradict each other."""
+    codes = [measurement.code for measurement in pilot.measurements]
+    for index, code in enumerate(codes):
+        if code in codes[:index]:
             raise invalid(f"/pilot/measurements/{index}/code", "measured twice")
-        values[measurement.code] = measurement.value
-    if values.keys() >= SPEEDS:
+    if set(codes) >= SPEEDS:
         raise invalid("/pilot/measurements", "give time.step or throughput.input_tokens_per_second, not both")
-    older = {code: value for code, value in known.items() if not (code in SPEEDS and SPEEDS & values.keys())}
-    return older | values
+    replaced = set(codes) | (SPEEDS if SPEEDS & set(codes) else set())
+    older = [measurement for measurement in known if measurement["code"] not in replaced]
+    return older + [measurement.model_dump(exclude_none=True) for measurement in pilot.measurements]
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

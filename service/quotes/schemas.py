@@ -117,6 +117,32 @@ class Alternative(BaseModel):
     device_hours_ratio: float | None = None
 
 
+PilotCode = Literal[
+    "time.step",
+    "throughput.input_tokens_per_second",
+    "memory.peak_allocated",
+    "memory.peak_reserved",
+    "memory.peak_process",
+]
+
+
+class PilotMeasurement(RequestModel):
+    """One measured value of a pilot: a short run with the layout of the real one."""
+
+    code: PilotCode
+    value: float = Field(gt=0, le=1e30, description="In the unit of the item of that code.")
+    method: str | None = Field(default=None, max_length=200, description="How it was measured.")
+    scope: Literal["rank0", "max", "sum"] | None = None
+    basis: Literal["allocated", "utilized"] | None = None
+    excludes: list[Literal["warmup", "first_step", "compile"]] | None = Field(default=None, max_length=3)
+
+
+class Pilot(RequestModel):
+    """What a pilot measured; it replaces the priors of the quote."""
+
+    measurements: list[PilotMeasurement] = Field(min_length=1, max_length=20)
+
+
 class Quote(BaseModel):
     """The budget of a training run, item by item. It never changes once stored, but for its `status`."""
 
@@ -137,6 +163,7 @@ class Quote(BaseModel):
     saved_bytes_per_layer: list[float] | None
     warnings: list[QuoteWarning]
     alternatives: list[Alternative]
+    pilot: Pilot | None = Field(default=None, description="What a pilot measured, where the quote rests on one.")
 
 
 class QuotePage(BaseModel):
@@ -164,31 +191,6 @@ class BatchResult(BaseModel):
     """One entry for each spec, in their order."""
 
     items: list[BatchItem]
-
-
-PilotCode = Literal[
-    "time.step",
-    "throughput.input_tokens_per_second",
-    "memory.peak_allocated",
-    "memory.peak_reserved",
-    "memory.peak_process",
-]
-
-
-class PilotMeasurement(RequestModel):
-    """One measured value of a pilot: a short run with the layout of the real one."""
-
-    code: PilotCode
-    value: float = Field(gt=0, le=1e30, description="In the unit of the item of that code.")
-    method: str | None = Field(default=None, max_length=200, description="How it was measured.")
-    scope: Literal["rank0", "max", "sum"] | None = None
-    excludes: list[Literal["warmup", "first_step", "compile"]] = Field(default=[], max_length=3)
-
-
-class Pilot(RequestModel):
-    """What a pilot measured; it replaces the priors of the quote."""
-
-    measurements: list[PilotMeasurement] = Field(min_length=1, max_length=20)
 
 
 class Revision(RequestModel):

@@ -309,6 +309,8 @@ def test_a_pilots_step_time_replaces_the_prior(client: TestClient) -> None:
     assert step["basis"] == "pilot"
     assert items(second)["time.training"]["expected"] == pytest.approx(21.5 * second["resolved"]["steps"], rel=1e-12)
     assert items(first)["time.step"]["expected"] != 21.5
+    assert first["pilot"] is None
+    assert second["pilot"] == PILOT["pilot"]
 
 
 def test_a_pilots_peak_replaces_the_estimate(client: TestClient) -> None:
