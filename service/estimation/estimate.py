@@ -122,6 +122,25 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     )
 
 
+def training_device_hours(run: Run, corrections: Corrections | None = None) -> float | None:
+    """``device_hours.training`` alone: what alternatives are compared by."""
+    factors = corrections or {}
+    counts, work, items = parameters.count(run), tokens.workload(run), Ledger()
+    items.extend(compute.items(run, work, counts))
+    speed = efficiency.speed(
+        run,
+        steps=work.steps,
+        tokens=work.input_tokens,
+        flops=_flops(run, counts, work, items),
+        predicted=None if run.efficiency.given else prediction.predict(run, counts, work),
+        why_not=prediction.why_not(run) or work.reason or "",
+        correction=factors.get("time.step"),
+    )
+    if speed.training is None or run.hardware is None:
+        return None
+    return float(speed.training.expected) * run.hardware.device_count / 3600
+
+
 def _flops(run: Run, counts: Parameters, work: Workload, items: Ledger) -> Flops:
     """The run's work in every convention."""
     active, read = counts.active, work.input_tokens

@@ -46,6 +46,8 @@ def alternatives(run: Run, rebuild: Rebuild, peak: Peak, hours: Hours, *, limit:
     found: list[Found] = []
     best_of: list[Change] = []
     for steps in _ladders(run):
+        if len(found) == limit:
+            break
         least: tuple[float, Change] | None = None
         for change in steps:
             tried = _try(change, rebuild, peak)
