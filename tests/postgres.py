@@ -132,9 +132,17 @@ def _stop(folder: Path, home: Path) -> None:
 
 
 def _run(*command: str | Path) -> None:
-    as_user: dict[str, Any] = {"user": UNPRIVILEGED, "group": pwd.getpwnam(UNPRIVILEGED).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    as_user: dict[str, Any] = (
+        {"user": UNPRIVILEGED, "group": pwd.getpwnam(UNPRIVILEGED).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    )
     done = subprocess.run(
-        [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", **as_user
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd="/",
+        **as_user,
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}")

@@ -1,4 +1,7 @@
-"""The README's parts that are made, not written: tables, and the answers of its commands. `python -m tests.readme` brings them up to date."""
+"""The README's parts that are made, not written: its tables and the answers of its commands.
+
+`python -m tests.readme` brings them up to date.
+"""
 
 from __future__ import annotations
 

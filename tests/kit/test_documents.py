@@ -123,7 +123,7 @@ class Inner(RequestModel):
 class Outer(RequestModel):
     model: str
     data: Inner | None = None
-    rows: list[Inner] = []
+    rows: list[Inner] = Field(default=[])
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_known_name() -> None:

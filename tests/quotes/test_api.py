@@ -390,14 +390,17 @@ def test_columns_hold_what_lists_filter_by(client: TestClient, database: Databas
     client.post("/v1/quotes", json=SPEC)
     with database.read() as connection:
         row = connection.execute(text("SELECT * FROM quotes")).one()
-    assert row._mapping.items() >= {
-        "model": "llama-3.1-8b",
-        "model_family": "llama",
-        "device": "h100-sxm-80gb",
-        "device_count": 1024,
-        "method": "full",
-        "stack": "hf_transformers",
-        "project": "search-assistant",
-        "external_system": "slurm",
-        "external_id": "cluster-a/123456",
-    }.items()
+    assert (
+        row._mapping.items()
+        >= {
+            "model": "llama-3.1-8b",
+            "model_family": "llama",
+            "device": "h100-sxm-80gb",
+            "device_count": 1024,
+            "method": "full",
+            "stack": "hf_transformers",
+            "project": "search-assistant",
+            "external_system": "slurm",
+            "external_id": "cluster-a/123456",
+        }.items()
+    )

@@ -55,8 +55,8 @@ def time(run: Run) -> float:
 def test_a_faster_part_never_slows_the_step(run: Run, factor: float) -> None:
     assert run.hardware is not None
     device, slow = run.hardware.device, time(run) * (1 + 1e-12)
-    names = [name for name in ("hbm_bytes_per_second", "peak_bf16_flops_per_second", "peak_fp16_flops_per_second", "peak_fp8_flops_per_second",
-                               "peak_fp32_flops_per_second") if getattr(device, name)]  # fmt: skip
+    peaks = [f"peak_{kind}_flops_per_second" for kind in ("bf16", "fp16", "fp8", "fp32")]
+    names = [name for name in ("hbm_bytes_per_second", *peaks) if getattr(device, name)]
     for name in names:
         faster = replace(device, **{name: getattr(device, name) * factor})
         assert time(replace(run, hardware=replace(run.hardware, device=faster))) <= slow
