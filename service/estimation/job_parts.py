@@ -82,16 +82,18 @@ def writing_ranks(run: Run) -> Number:
     return layout.tensor * layout.pipeline * layout.data
 
 
-def storage_rate(run: Run) -> tuple[Spread, str, Basis]:
-    """Bytes per second to and from storage, all ranks together."""
+def storage_rate(run: Run, amount: float = 0.0) -> tuple[Spread, str, Basis]:
+    """Bytes per second to and from storage for that many bytes, all ranks together."""
     assert run.hardware is not None
     given = run.checkpointing.storage_bytes_per_second
     if given is not None:
         return exactly(given), f"storage takes {given:.4g} B/s, as given", "given"
-    writers = minimum(
-        ceil_divide(writing_ranks(run), max(run.hardware.devices_per_node, 1)),
-        nodes(run.hardware),
-    )
+    ranks = writing_ranks(run)
+    # A layout that cannot hold these bytes (none was stated, most likely) is warned of; the job is then timed as one that is
+    # sharded over all its nodes, since no run saves from devices that its model does not fit.
+    impossible = (0.0 if run.software.cpu_offload else amount) > ranks * float(run.hardware.device.memory_bytes)
+    holding = ceil_divide(ranks, max(run.hardware.devices_per_node, 1))
+    writers = minimum(where(impossible, nodes(run.hardware), holding), nodes(run.hardware))
     rate = STORAGE_BYTES_PER_SECOND_PER_NODE * maximum(writers, 1)
     low, high = STORAGE_SPEED_RANGE
     return (
@@ -122,7 +124,7 @@ def startup(run: Run, weight_bytes: float | None) -> Timed:
     elif weight_bytes is None:
         said.append("the bytes to load are not known and left out")
     else:
-        rate, word, _ = storage_rate(run)
+        rate, word, _ = storage_rate(run, weight_bytes)
         parts.append(_seconds_of(weight_bytes, rate))
         said.append(f"load {weight_bytes:.4g} B of weights; {word}")
     return Timed(
@@ -181,8 +183,8 @@ def cadence(run: Run, steps: Number | None, step: Spread | None, training: Sprea
     devices = float(run.hardware.device_count)
     per_hour, rate_basis = interruption_rate(run)
     between = 3600.0 / (per_hour.expected * devices) if per_hour.expected > 0 else float("inf")
-    storage, word, storage_basis = storage_rate(run)
     main_bytes = full_bytes if policy.contents == "full" else light_bytes
+    storage, word, storage_basis = storage_rate(run, main_bytes)
     write = _seconds_of(main_bytes, storage)
     light_write = _seconds_of(light_bytes, storage)
     said = [word]

@@ -174,7 +174,8 @@ def _cut(run: Run) -> _Samples:
             length = prompt + target
             kept = _least(length, limit)
             truncated += (length - kept) * number
-            learnt = max(0, kept - prompt) if run.method.objective != "pretrain" else kept
+            # Targets that the caller named are the targets; a document without any is learnt from whole in pretraining.
+            learnt = kept if run.method.objective == "pretrain" and not target else max(0, kept - prompt)
             decoder = (run.decoder_sequence_length or kept) if two_stacks else 0
         inputs += kept * number
         targets += learnt * number

@@ -239,10 +239,20 @@ def small_fine_tune(known: Known) -> Warning | None:
 
 def does_not_fit(known: Known) -> Warning | None:
     """The memory is not there, or may not be."""
-    if known.fits is None or known.fits is True:
+    hardware = known.run.hardware
+    if known.fits is True or hardware is None:
         return None
-    peak, hardware = known.of("memory.peak_process"), known.run.hardware
-    assert hardware is not None
+    if known.fits is None:
+        states = known.of("memory.model_states")
+        if states is None or states <= hardware.device.memory_bytes:
+            return None
+        return Warning(
+            code="does_not_fit",
+            detail=f"the model's states alone are {states:.4g} bytes a device, {hardware.device.memory_bytes:.4g} on the device: "
+            "shard them (parallelism), or take fewer bytes a parameter",
+            pointer="/parallelism",
+        )
+    peak = known.of("memory.peak_process")
     text = f"{peak:.4g} bytes at the peak, {hardware.device.memory_bytes:.4g} on the device"
     if known.fits is False:
         return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")

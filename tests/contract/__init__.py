@@ -1,0 +1,1 @@
+"""The written contract checked through HTTP, field by field and item by item."""

@@ -1,0 +1,34 @@
+"""Specs that say little: their defaults may not lead to absurd figures without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Preview
+
+H100 = "h100-sxm-80gb"
+
+
+@pytest.mark.parametrize("model", [{"preset": "llama-3.1-405b"}, {"parameter_count": 405e9}])
+def test_a_model_larger_than_a_node_is_saved_from_many(preview: Preview, model: dict[str, Any]) -> None:
+    """Llama 3 405B took 30.84 million H100-hours; its job must not be quoted at ten times that for want of a layout."""
+    quote = preview(
+        model=model,
+        data={"total_tokens": 15.6e12},
+        hardware={"device": H100, "device_count": 16384},
+        efficiency={"mfu": 0.41},
+    )
+    assert quote["by"]["device_hours.run"]["expected"] < 1.6 * quote["by"]["device_hours.training"]["expected"]
+    assert "does_not_fit" in [warning["code"] for warning in quote["warnings"]]
+
+
+def test_named_targets_are_the_targets(preview: Preview) -> None:
+    """Prompt and target lengths without an objective: the targets are those that were named."""
+    data = {"samples": 2, "prompt_tokens": 800, "target_tokens": 200, "packing": "pad_to_max"}
+    for method in ({}, {"method": {"objective": "pretrain"}}, {"method": {"objective": "sft"}}):
+        quote = preview(model={"preset": "gpt2"}, data=data, sequence_length=1024, **method)
+        assert quote["by"]["tokens.target"]["expected"] == 400
+    documents = {"samples": 2, "prompt_tokens": 1000, "target_tokens": 0}
+    assert preview(model={"preset": "gpt2"}, data=documents, sequence_length=1024)["by"]["tokens.target"]["expected"] == 2000
