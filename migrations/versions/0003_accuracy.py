@@ -38,7 +38,7 @@ def upgrade() -> None:
     op.create_table(
         "accuracy_daily",
         sa.Column("team_id", sa.String(36), nullable=False),
-        sa.Column("label_key", sa.String(200), nullable=False),
+        sa.Column("dimension", sa.String(210), nullable=False),
         sa.Column("code", sa.String(80), nullable=False),
         sa.Column("day", sa.Date(), nullable=False),
         sa.Column("device", sa.String(100), nullable=False),
@@ -55,7 +55,7 @@ def upgrade() -> None:
         sa.Column("histogram", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint(
             "team_id",
-            "label_key",
+            "dimension",
             "code",
             "day",
             "device",

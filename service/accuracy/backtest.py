@@ -42,9 +42,7 @@ class Line:
     common: Summary | None
 
 
-def replay(
-    history: Iterable[Past], *, half_life_runs: float = HALF_LIFE_RUNS, refit_share: float = REFIT_SHARE
-) -> list[Line]:
+def replay(history: Iterable[Past], *, half_life_runs: float = HALF_LIFE_RUNS, refit_share: float = REFIT_SHARE) -> list[Line]:
     """Predict every run of history from those that ended before it was quoted."""
     past = list(history)
     # A run that was recorded afterwards (quoted after it had ended) is predicted as of its end.

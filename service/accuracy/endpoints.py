@@ -205,9 +205,7 @@ def run_backtest(request: Request, body: OptionalBody, caller: Caller = allow("a
     """In order, quote before actual: the error of the formulas alone, with corrections, and of the team's last similar run."""
     wanted = body.read(schemas.BacktestRequest)
     with _database(request).read() as connection:
-        rows = backtests.run(
-            connection, caller.team_id, window_days=schemas.days(wanted.window), code=wanted.code, now=datetime.now(UTC)
-        )
+        rows = backtests.run(connection, caller.team_id, window_days=schemas.days(wanted.window), code=wanted.code, now=datetime.now(UTC))
     return Response(documents.dump({"rows": rows}), media_type=JSON)
 
 

@@ -1,4 +1,4 @@
-"""Daily histograms of log ratios that merge by addition and take a few hundred bytes; pure.
+"""Daily histograms of log ratios that merge by putting them one after the other; pure.
 
 Buckets grow geometrically by ``GAMMA`` in |t|, where t is the log ratio of a cost c for c >= 0 and 1 - exp(-c) below,
 so that both the log ratio and the percentage error |exp(-c) - 1| are known to (GAMMA - 1) / (GAMMA + 1) = 1.96 % of
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,7 @@ SMALLEST = 1e-4  # errors below 0.01 % count as none
 BUCKETS = 460  # a side: up to SMALLEST * GAMMA**460, a factor of 6,800 too low or exp(6,800) too high
 SIZE = 2 * BUCKETS + 1
 _LOG_GAMMA = math.log(GAMMA)
-_HEADER = struct.Struct("<HB")  # first bucket, bytes a count
-_WIDTHS: dict[int, Any] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+LARGEST = 2**16 - 1  # count of one pair
 
 Counts = NDArray[np.int64]
 
@@ -49,38 +47,48 @@ RATIOS, ERRORS = _representatives()
 _BY_ERROR = np.argsort(ERRORS, kind="stable")
 
 
-def count(cost_ratios: Iterable[float]) -> Counts:
+def count(cost_ratios: Iterable[float]) -> dict[int, int]:
     """A histogram of log ratios of costs."""
-    counts = np.zeros(SIZE, dtype=np.int64)
+    counts: dict[int, int] = {}
     for value in cost_ratios:
-        counts[bucket(value)] += 1
+        index = bucket(value)
+        counts[index] = counts.get(index, 0) + 1
     return counts
 
 
-def pack(counts: Counts) -> bytes:
-    """Trimmed to the buckets in use, each count as narrow as the largest allows."""
-    used = np.flatnonzero(counts)
-    if not len(used):
-        return _HEADER.pack(0, 1)
-    trimmed = counts[used[0] : used[-1] + 1]
-    largest = int(trimmed.max())
-    width = next(width for width in _WIDTHS if largest < 1 << (8 * width))
-    narrow: bytes = trimmed.astype(_WIDTHS[width]).tobytes()
-    return _HEADER.pack(int(used[0]), width) + narrow
+def dense(counts: Mapping[int, int]) -> Counts:
+    """The same, as an array over all buckets."""
+    row: Counts = add_up([pack(counts)], [0], 1)[0]
+    return row
 
 
-def add(blob: bytes, into: Counts) -> None:
-    """Add a packed histogram to ``into``."""
-    first, width = _HEADER.unpack_from(blob)
-    part = np.frombuffer(blob, dtype=_WIDTHS[width], offset=_HEADER.size)
-    into[first : first + len(part)] += part
+def pack(counts: Mapping[int, int]) -> bytes:
+    """Counts by bucket as pairs of 16-bit numbers: bucket, count. A larger count takes several pairs."""
+    pairs: list[int] = []
+    for index in sorted(counts):
+        left = counts[index]
+        while left > 0:
+            part = min(left, LARGEST)
+            pairs += (index, part)
+            left -= part
+    return struct.pack(f"<{len(pairs)}H", *pairs)
 
 
-def unpack(blob: bytes) -> Counts:
-    """The counts of a packed histogram."""
-    counts = np.zeros(SIZE, dtype=np.int64)
-    add(blob, counts)
+def unpack(blob: bytes) -> dict[int, int]:
+    """Counts by bucket."""
+    counts: dict[int, int] = {}
+    numbers = struct.unpack(f"<{len(blob) // 2}H", blob)
+    for index, part in zip(numbers[::2], numbers[1::2], strict=True):
+        counts[index] = counts.get(index, 0) + part
     return counts
+
+
+def add_up(blobs: Sequence[bytes], groups: Sequence[int], size: int) -> Counts:
+    """Dense histograms of ``size`` groups from blobs, each of which belongs to a group; one row a group."""
+    pairs = np.frombuffer(b"".join(blobs), dtype="<u2").reshape(-1, 2).astype(np.int64)
+    rows = np.repeat(np.asarray(groups, dtype=np.int64), [len(blob) // 4 for blob in blobs])
+    total = np.bincount(rows * SIZE + pairs[:, 0], weights=pairs[:, 1], minlength=size * SIZE)
+    return total.astype(np.int64).reshape(size, SIZE)
 
 
 def _quantile(values: NDArray[np.float64], counts: Counts, probability: float) -> float:

@@ -109,9 +109,7 @@ class Evidence:
     training_share: float = 1.0  # of the estimated wall clock
 
 
-def learn(
-    evidence: Iterable[Evidence], *, half_life_runs: float = calibration.HALF_LIFE_RUNS, with_scores: bool = True
-) -> dict[str, Fit]:
+def learn(evidence: Iterable[Evidence], *, half_life_runs: float = calibration.HALF_LIFE_RUNS, with_scores: bool = True) -> dict[str, Fit]:
     """Fit every driver that has evidence."""
     steps: dict[str, Evidence] = {}
     clocks: dict[str, Evidence] = {}

@@ -44,13 +44,14 @@ calibrations = Table(
     Index("ix_calibrations_team_id_created_at", "team_id", "created_at", "id"),
 )
 
-# One row a day, code and group. Runs with labels have a row more for each label, where label_key and label_value say
-# which; rows of all runs have "" there. "" stands for a group that is not known too: null would not be part of a key.
+# A run is counted in several rows of its day and code, told apart by ``dimension``: all runs (""), runs by one key
+# ("device": the other keys are "" then), by all keys ("*"), by a label ("label.team") and by a label and all keys
+# ("*label.team"), so that a question reads as few rows as it has groups and days. A key that is not known is "" as well.
 accuracy_daily = Table(
     "accuracy_daily",
     metadata,
     team_column(),
-    Column("label_key", String(200), nullable=False),
+    Column("dimension", String(210), nullable=False),
     Column("code", String(80), nullable=False),
     Column("day", Date, nullable=False),  # UTC, of the run's end
     Column("device", String(100), nullable=False),
@@ -66,7 +67,7 @@ accuracy_daily = Table(
     Column("loss_micro", BigInteger, nullable=False),  # sum of the losses in millionths: whole numbers add the same in any order
     Column("histogram", LargeBinary, nullable=False),  # see histogram.pack
     PrimaryKeyConstraint(
-        "team_id", "label_key", "code", "day", "device", "model_family", "training_method", "stack", "engine_version", "label_value"
+        "team_id", "dimension", "code", "day", "device", "model_family", "training_method", "stack", "engine_version", "label_value"
     ),
 )
 DAILY_KEY: tuple[str, ...] = tuple(column.name for column in accuracy_daily.primary_key)

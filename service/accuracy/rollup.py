@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, delete, select
+from sqlalchemy import Connection, Engine, and_, bindparam, delete, select, tuple_
 
 from service.kit.database import Database, insert
 
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 Key = tuple[Any, ...]
 BATCH = 5000
+HELD = 200  # rows changed with one statement
 
 
 @dataclass(slots=True)
@@ -37,37 +38,55 @@ class Tally:
     loss_micro: int = 0
     counts: dict[int, int] = field(default_factory=dict)  # histogram bucket: observations
 
-    def count(self, row: Mapping[str, Any], sign: int) -> None:
-        """Add (1) or take away (-1) an observation."""
-        outcome = history.outcome(row)
-        self.n += sign
-        if outcome.within is not None:
-            self.judged += sign
-            self.within += sign * outcome.within
-        if outcome.loss is not None:
-            self.losses += sign
-            self.loss_micro += sign * round(outcome.loss * 1e6)
-        bucket = histogram.bucket(cost_log_ratio(row["code"], row["log_ratio"]))
-        self.counts[bucket] = self.counts.get(bucket, 0) + sign
+    def add(self, other: Tally, sign: int = 1) -> None:
+        """Add (1) or take away (-1) another."""
+        self.n += sign * other.n
+        self.judged += sign * other.judged
+        self.within += sign * other.within
+        self.losses += sign * other.losses
+        self.loss_micro += sign * other.loss_micro
+        for bucket, count in other.counts.items():
+            self.counts[bucket] = self.counts.get(bucket, 0) + sign * count
 
-    def values(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The row's columns, added to what is there."""
-        counts = histogram.count(()) if before is None else histogram.unpack(before["histogram"])
-        for bucket, change in self.counts.items():
-            counts[bucket] += change
-        figures = {name: getattr(self, name) for name in ("n", "judged", "within", "losses", "loss_micro")}
-        if before is not None:
-            figures = {name: value + before[name] for name, value in figures.items()}
-        return {**figures, "histogram": histogram.pack(counts)}
+    def columns(self) -> dict[str, Any]:
+        """The columns of a row."""
+        figures = {name: getattr(self, name) for name in _FIGURES}
+        return {**figures, "histogram": histogram.pack(self.counts)}
+
+
+_FIGURES = ("n", "judged", "within", "losses", "loss_micro")
+
+
+def tally(row: Mapping[str, Any]) -> Tally:
+    """One observation."""
+    outcome = history.outcome(row)
+    lost = outcome.loss is not None
+    return Tally(
+        n=1,
+        judged=int(outcome.within is not None),
+        within=int(outcome.within is True),
+        losses=int(lost),
+        loss_micro=round(outcome.loss * 1e6) if outcome.loss is not None else 0,
+        counts={histogram.bucket(cost_log_ratio(row["code"], row["log_ratio"])): 1},
+    )
 
 
 def keys(row: Mapping[str, Any]) -> Iterator[Key]:
-    """The rows that an observation is counted in: that of its group, and one for each label."""
+    """The rows that an observation is counted in."""
     day = row["observed_at"].astimezone(UTC).date()
-    group = [row[name] or "" for name in ("device", "model_family", "training_method", "stack", "engine_version")]
-    yield (row["team_id"], "", row["code"], day, *group, "")
-    for label_key, label_value in history.labels(row).items():
-        yield (row["team_id"], label_key, row["code"], day, *group, label_value)
+    group = tuple(row[name] or "" for name in KEYS)
+    team, code = row["team_id"], row["code"]
+    yield (team, "", code, day, *_NOTHING, "")
+    for place, name in enumerate(KEYS):
+        yield (team, name, code, day, *_NOTHING[:place], group[place], *_NOTHING[place + 1 :], "")
+    yield (team, "*", code, day, *group, "")
+    for label, value in history.labels(row).items():
+        yield (team, f"label.{label}", code, day, *_NOTHING, value)
+        yield (team, f"*label.{label}", code, day, *group, value)
+
+
+KEYS = ("device", "model_family", "training_method", "stack", "engine_version")
+_NOTHING = ("",) * len(KEYS)
 
 
 def follow(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -84,13 +103,18 @@ def follow(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
             _count(tallies, row, 1)
     for row in _replaced(connection, [row["replaces_id"] for row in added if row["replaces_id"] is not None]):
         _count(tallies, row, -1)
-    for key in sorted(tallies):
-        _change(connection, key, tallies[key])
+    ordered = sorted(tallies)
+    for start in range(0, len(ordered), HELD):
+        _change(connection, ordered[start : start + HELD], tallies)
 
 
 def _count(tallies: dict[Key, Tally], row: Mapping[str, Any], sign: int) -> None:
+    one = tally(row)
     for key in keys(row):
-        tallies.setdefault(key, Tally()).count(row, sign)
+        found = tallies.get(key)
+        if found is None:
+            found = tallies[key] = Tally()
+        found.add(one, sign)
 
 
 def _replaced(connection: Connection, ids: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -101,18 +125,29 @@ def _replaced(connection: Connection, ids: Sequence[str]) -> list[Mapping[str, A
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def _change(connection: Connection, key: Key, tally: Tally) -> None:
-    named = dict(zip(DAILY_KEY, key, strict=True))
-    where = and_(*(accuracy_daily.c[name] == value for name, value in named.items()))
-    empty = Tally().values()
-    # The row is made first and then held, so that two writers of a new group wait for each other too.
-    connection.execute(insert(connection, accuracy_daily).values({**named, **empty}).on_conflict_do_nothing())
-    before = connection.execute(select(accuracy_daily).where(where).with_for_update()).mappings().one()
-    after = tally.values({**before})
-    if after["n"] == 0:
-        connection.execute(delete(accuracy_daily).where(where))
-    else:
-        connection.execute(accuracy_daily.update().where(where).values(after))
+def _change(connection: Connection, wanted: Sequence[Key], tallies: Mapping[Key, Tally]) -> None:
+    """Add to rows, in the order of their keys."""
+    empty = Tally().columns()
+    named = [dict(zip(DAILY_KEY, key, strict=True)) for key in wanted]
+    # The rows are made first and then held, so that two writers of a new group wait for each other too.
+    connection.execute(insert(connection, accuracy_daily).values([{**names, **empty} for names in named]).on_conflict_do_nothing())
+    columns = [accuracy_daily.c[name] for name in DAILY_KEY]
+    query = select(accuracy_daily).where(tuple_(*columns).in_(wanted)).order_by(*columns).with_for_update()
+    changed, gone = [], []
+    for row in connection.execute(query).mappings().all():
+        key = tuple(row[name] for name in DAILY_KEY)
+        total = Tally(**{name: row[name] for name in _FIGURES}, counts=histogram.unpack(row["histogram"]))
+        total.add(tallies[key])
+        names = {f"key_{name}": value for name, value in zip(DAILY_KEY, key, strict=True)}
+        if total.n:
+            changed.append({**names, **total.columns()})
+        else:
+            gone.append(names)
+    where = and_(*(column == bindparam(f"key_{column.name}") for column in columns))
+    if changed:
+        connection.execute(accuracy_daily.update().where(where), changed)
+    if gone:
+        connection.execute(delete(accuracy_daily).where(where), gone)
 
 
 def rebuild(database: Database) -> int:
@@ -124,7 +159,7 @@ def rebuild(database: Database) -> int:
             work.connection.exec_driver_sql("LOCK TABLE measurements IN SHARE MODE")
         seen, tallies = _tally_all(work.connection)
         work.connection.execute(delete(accuracy_daily))
-        rows = [{**dict(zip(DAILY_KEY, key, strict=True)), **tallies[key].values()} for key in sorted(tallies)]
+        rows = [{**dict(zip(DAILY_KEY, key, strict=True)), **tallies[key].columns()} for key in sorted(tallies)]
         for start in range(0, len(rows), BATCH):
             work.connection.execute(accuracy_daily.insert(), rows[start : start + BATCH])
         work.commit()
