@@ -89,14 +89,19 @@ def _states(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
         weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
     if setting.adapter is not None:
         weights = weights + own.adapters * setting.adapter.element_bytes
-    weights = weights / spread.weights_over
+    weights_over = spread.weights_over
+    if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
+        weights_over = spread.shard
+    weights = weights / weights_over
     if setting.reference:
-        weights = weights + own.weights * width / spread.weights_over
+        weights = weights + own.weights * width / weights_over
     if "parameters" in offload and run.layout.sharding in ("zero3", "hybrid"):
         weights = weights * 0.0
     gradients_over = spread.gradients_over
     if precision.recipe in setting.stack.accumulates_unsharded:
         gradients_over = where(spread.accumulation > 1, 1.0, gradients_over)
+    if setting.stack.sharding.pipeline_accumulates_unsharded:
+        gradients_over = where(spread.pipeline > 1, 1.0, gradients_over)
     per_rank = trained / spread.states_over
     resident = 0.0 if "optimizer" in offload else 1.0
     return States(
@@ -126,6 +131,8 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
         width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several
         result.gathered = (minimum(rule.gathered_blocks, own.blocks) * own.block + rule.gathered_outside * own.embedding) * width
         result.at_loss = (minimum(rule.loss_blocks, own.blocks) * own.block + rule.loss_outside * own.embedding) * width
+    if stage == "zero2" and rule.stage_two_keeps_gathered:
+        result.gathered = result.at_loss = own.weights * (min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several)
     if stage in ("zero2", "zero3", "hybrid"):
         result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[setting.mode] * several)
     if stage == "none":

@@ -57,7 +57,17 @@ FSDP_NATIVE = Stack(
     compiled_loss=LossRule(saved=(2, 2, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4)),
     fused_loss=CHUNKED_LOSS,
     selective=SelectiveRule(kind="outputs", matrices=0.56),
-    sharding=ShardingRule(gathered_blocks=2, gathered_outside=1, loss_blocks=1, loss_outside=1, reduced_blocks=1, reduced_bytes=(2, 4, 4)),
+    # FSDP: reshard_after_forward=False is stage 2; with pipelines torchtitan asks for it and reduces once a step.
+    sharding=ShardingRule(
+        stage_two_keeps_gathered=True,
+        pipeline_accumulates_unsharded=True,
+        gathered_blocks=2,
+        gathered_outside=1,
+        loss_blocks=1,
+        loss_outside=1,
+        reduced_blocks=1,
+        reduced_bytes=(2, 4, 4),
+    ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=1.25, fragmentation=0.04, fragmentation_bytes=0, framework_bytes=6e8, communicator_bytes=5e8
     ),

@@ -44,7 +44,15 @@ LLM_FOUNDRY = Stack(
     compiled_loss=COMPILED_LOSS,
     fused_loss=FUSED_LOSS,
     selective=SelectiveRule(kind="scores"),
-    sharding=ShardingRule(gathered_blocks=2, gathered_outside=1, loss_blocks=1, loss_outside=1, reduced_blocks=1, reduced_bytes=(2, 2, 4)),
+    sharding=ShardingRule(
+        stage_two_keeps_gathered=True,
+        gathered_blocks=2,
+        gathered_outside=1,
+        loss_blocks=1,
+        loss_outside=1,
+        reduced_blocks=1,
+        reduced_bytes=(2, 2, 4),
+    ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.08, fragmentation_bytes=5e8, framework_bytes=6e8, communicator_bytes=5e8
     ),

@@ -105,6 +105,8 @@ class ShardingRule:
     reduced_bytes: Widths  # width of an unsharded gradient
     bucket_elements: float = 0.0  # fixed communication buckets, in elements of 2 bytes (ZeRO)
     replicated_gradient_copies: float = 0.0  # flat copies of replicated gradients beside the gradients (DDP buckets)
+    stage_two_keeps_gathered: bool = False  # "zero2" shards weights as well and keeps them gathered from forward to backward
+    pipeline_accumulates_unsharded: bool = False  # pipeline schedules reduce gradients at the last micro-batch alone
     persistent_gradients: bool = False  # gradient buffers live through the whole step
 
 
