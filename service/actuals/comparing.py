@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .comparison import Measured, Row, current, direct_rows, row_of
@@ -59,6 +59,7 @@ def observe(quoted: Quoted, group: Sequence[Measured]) -> Observation | None:
     row, _ = row_of(quoted, group)
     if row is None:
         return None
+    row = replace(row, measured=row.measured / row.whole_runs)  # repeats of the run: one of them is what was quoted
     ratio = row.ratio or row.bound_ratio
     return Observation(
         value=row.measured,

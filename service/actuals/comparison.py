@@ -78,6 +78,7 @@ class Row:
     attempt_numbers: tuple[int, ...] = ()
     excludes: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    whole_runs: int = 1  # attempts that each did all steps: repeats, of which a sum is several runs
     repeats: int | None = None  # readings behind the value
     spread: float | None = None  # the widest of its attempts
     measurement_ids: tuple[str, ...] = field(default=())
@@ -192,6 +193,7 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
         if bound is None:
             return None, left_out + [_not_counted(value, f"{value.outcome}: too little ran to stand for a step") for value in counted]
     item = quoted.items.get(first.code)
+    whole_runs = _whole_runs(quoted, kind, counted)
     return (
         Row(
             code=first.code,
@@ -208,7 +210,8 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
             basis=first.basis,
             attempt_numbers=tuple(sorted({value.attempt for value in counted})),
             excludes=tuple(sorted({name for value in counted for name in value.excludes})),
-            flags=tuple(sorted({name for value in counted for name in value.flags} | _repeated(quoted, kind, counted))),
+            flags=tuple(sorted({name for value in counted for name in value.flags} | ({"several_completed"} if whole_runs > 1 else set()))),
+            whole_runs=whole_runs,
             repeats=sum(value.repeats or 0 for value in counted) or None,
             spread=max((value.spread for value in counted if value.spread is not None), default=None),
             measurement_ids=tuple(value.id for value in counted),
@@ -217,10 +220,10 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
     )
 
 
-def _repeated(quoted: Quoted, kind: codes.Together, values: Sequence[Measured]) -> set[str]:
-    """Whether a sum is over whole runs: hours of repeats are added as those of parts are, so it must be said."""
+def _whole_runs(quoted: Quoted, kind: codes.Together, values: Sequence[Measured]) -> int:
+    """How many whole runs a sum is over: hours of repeats are added as those of parts are, so it must be said."""
     whole = [v for v in values if v.outcome == "completed" and quoted.steps and (v.steps_completed or 0) >= quoted.steps]
-    return {"several_completed"} if kind == "sum" and len(whole) > 1 else set()
+    return max(1, len(whole)) if kind == "sum" else 1
 
 
 def _representative(value: Measured) -> bool:

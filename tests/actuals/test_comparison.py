@@ -158,7 +158,9 @@ def test_corrections() -> None:
 def test_repeats_of_a_run_are_said() -> None:
     """Two attempts that both did all steps are added, as the contract has it, and flagged."""
     twice = [value("device_hours.run", 26.0, attempt=n, steps_completed=1000) for n in (1, 2)]
-    assert rows(*twice)["device_hours.run"]["flags"] == ["several_completed"]
+    assert (rows(*twice)["device_hours.run"]["flags"], rows(*twice)["device_hours.run"]["measured"]) == (["several_completed"], 52.0)
+    observed = observe(quoted(), twice)
+    assert observed is not None and observed.value == 26.0, "accuracy is kept of one run"
     chained = [value("device_hours.run", 13.0, attempt=n, steps_completed=500 * n) for n in (1, 2)]
     assert rows(*chained)["device_hours.run"]["flags"] == []
     repeated = rows(value("time.step", 10.0, repeats=5, spread=0.02), value("time.step", 10.2, attempt=2, repeats=7, spread=0.05))[
