@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Boolean, Connection, Float, Select, String, Text, column, exists, select, table
@@ -64,7 +65,20 @@ quotes = table(
 quote_items = table("quote_items", column("quote_id", String), column("code", String), column("expected", Float), column("basis", String))
 
 # Values that were kept and flagged, and that nothing should be learnt from.
-UNTRUSTED = frozenset({"shared_device", "host_timed", "far_from_estimate", "above_peak", "below_lower_bound", "above_device_memory"})
+UNTRUSTED = frozenset(
+    {
+        "shared_device",
+        "host_timed",
+        "far_from_estimate",
+        "above_peak",
+        "below_lower_bound",
+        "above_device_memory",
+        "includes_overheads",  # evaluation, saving or generation is in a figure of training
+        "first_step_included",
+        "earlier_attempts_missing",
+        "retries_not_counted",
+    }
+)
 _JUDGED = ("code", "observed_at", "estimated", "low", "high", "interval_coverage", "observed_value", "log_ratio")
 KEYS: dict[str, str] = {
     "device": "device",
@@ -103,8 +117,13 @@ def outcome(row: Mapping[str, Any]) -> Outcome:
 
 def labels(row: Mapping[str, Any]) -> dict[str, str]:
     """The labels of the quote."""
-    found: dict[str, str] = json.loads(row["labels"]) if row["labels"] else {}
-    return found
+    return dict(_parsed(row["labels"])) if row["labels"] else {}
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> tuple[tuple[str, str], ...]:
+    """Most runs have the labels of others."""
+    return tuple(json.loads(text).items())
 
 
 def since(window_days: int | None, now: datetime) -> datetime | None:
