@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from service.estimation import memory
+from service.estimation.memory.setting import setting
+from service.estimation.memory.widening import interval
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.estimation.stacks.profile import Stack
@@ -133,8 +135,10 @@ def score(found: list[Residual]) -> Score:
     inside = 0.0
     for r in found:
         assert r.case.observable is not None
-        interval = STACKS[r.case.stack].intervals[r.case.observable]
-        inside += r.case.weight if interval.low <= math.exp(r.log_ratio) <= interval.high else 0.0
+        known = setting(r.case.run)
+        assert known is not None
+        width, _ = interval(r.case.run, known, r.case.observable)
+        inside += r.case.weight if width.low <= math.exp(r.log_ratio) <= width.high else 0.0
     total = sum(r.case.weight for r in found)
     return Score(len(found), quantile(errors, 0.5), quantile(errors, 0.9), math.exp(quantile(ratios, 0.5)), inside / total)
 

@@ -1,4 +1,4 @@
-"""The figure that decides whether a layout fits, with its interval, for every layout of a search."""
+"""How far a peak may be off: the stack's interval, wider where a run is unlike the measured ones; for one quote and for searches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from ..correction import Corrections
 from ..numeric import Number
 from ..run import Run
 from ..spread import prior
-from ..stacks import STACKS
 from .ledger import peaks
+from .setting import setting
+from .widening import interval
 
 
 @dataclass(slots=True)
@@ -23,13 +24,18 @@ class ProcessPeaks:
 
 def process_peaks(run: Run, corrections: Corrections) -> ProcessPeaks | None:
     """The item ``memory.peak_process`` of every layout; None where the shape or length is unknown."""
-    found = peaks(run)
-    if found is None:
+    found, known = peaks(run), setting(run)
+    if found is None or known is None:
         return None
-    factor = corrections.get("memory.peak_process")
-    if factor is not None:
-        expected = found.process * factor.factor
-        return ProcessPeaks(expected, expected * factor.low, expected * factor.high)
-    interval = STACKS[run.software.stack].intervals["process"]
-    bounds = prior(found.process, found.process * interval.low, found.process * interval.high, run.interval_coverage)
-    return ProcessPeaks(found.process, bounds.low, bounds.high)
+    allocated, reserved, process = (corrections.get(f"memory.peak_{name}") for name in ("allocated", "reserved", "process"))
+    expected = found.process
+    if process is not None:
+        expected = found.process * process.factor
+        return ProcessPeaks(expected, expected * process.low, expected * process.high)
+    if reserved is not None:
+        expected = found.reserved * reserved.factor + (found.process - found.reserved)
+    elif allocated is not None:
+        expected = found.process + found.allocated * (allocated.factor - 1.0)
+    width, _ = interval(run, known, "process")
+    bounds = prior(expected, expected * width.low, expected * width.high, run.interval_coverage)
+    return ProcessPeaks(expected, bounds.low, bounds.high)

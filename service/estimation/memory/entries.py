@@ -13,6 +13,7 @@ from ..run import Run
 from ..spread import prior
 from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
+from .widening import interval as width_of
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 PARENTS = {
@@ -21,7 +22,6 @@ PARENTS = {
     **{name: "peak_reserved" for name in ("peak_allocated", "fragmentation")},
     **{name: "peak_process" for name in ("peak_reserved", "framework", "communication")},
 }
-UNSEEN = "this stack's interval is that of a stack without a published memory measurement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,9 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
         name = item.code.removeprefix("memory.peak_")
         if name not in values:
             continue
-        interval = known.stack.intervals[name]
+        interval, reasons = width_of(run, known, name)
+        if reasons:
+            item.assumptions = (*item.assumptions, "wider interval: no measured run has " + ", ".join(reasons))
         bounds = prior(values[name], values[name] * interval.low, values[name] * interval.high, run.interval_coverage)
         item.low, item.high = bounds.low, bounds.high
         factor = factors[name]

@@ -256,4 +256,6 @@ def _notes(run: Essence) -> tuple[str, ...]:
             notes.append("the frozen base is the reference model")
         elif run.post_training.reference == "model":
             notes.append("the reference model is held in 16 bits, sharded like the weights")
+    if run.method.objective in ("ppo", "grpo"):
+        notes.append("the update's memory; value and reward models and the generation engine hold their own")
     return tuple(notes)

@@ -43,6 +43,7 @@ DEEPSPEED = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.22, fragmentation_bytes=5e8, framework_bytes=8e8, communicator_bytes=4e8
     ),
+    measured_methods=frozenset({"full", "lora"}),
     intervals={
         "allocated": Interval(low=0.86, high=1.25),
         "reserved": Interval(low=0.86, high=1.3),

@@ -71,6 +71,8 @@ FSDP_NATIVE = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=1.25, fragmentation=0.04, fragmentation_bytes=0, framework_bytes=6e8, communicator_bytes=5e8
     ),
+    measured_methods=frozenset({"full", "lora", "qlora"}),
+    measured_compiled=True,
     intervals={
         "allocated": Interval(low=0.94, high=1.07),
         "reserved": Interval(low=0.93, high=1.125),

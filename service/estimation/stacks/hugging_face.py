@@ -91,6 +91,7 @@ HUGGING_FACE = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
     ),
+    measured_methods=frozenset({"full", "frozen", "lora", "qlora"}),  # full and frozen: PyTorch's own counters
     intervals={
         "allocated": Interval(low=0.95, high=1.06),
         "reserved": Interval(low=0.94, high=1.09),

@@ -1,0 +1,36 @@
+"""Intervals of a stack, widened for what no measured run of it had."""
+
+from __future__ import annotations
+
+from ..run import Run
+from ..stacks.profile import Interval
+from .setting import Setting
+
+# Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
+MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
+STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
+
+
+def unlike(run: Run, known: Setting) -> tuple[str, ...]:
+    """In what the run is unlike every measured run of its stack."""
+    found = []
+    if run.method.kind not in known.stack.measured_methods:
+        found.append(f"{run.method.kind} on this stack")
+    if run.software.compile and not known.stack.measured_compiled:
+        found.append("compiled blocks on this stack")
+    if any(kind.experts for kind in known.kinds):
+        found.append("mixtures of experts")
+    if known.cross or run.architecture.image_positions is not None:
+        found.append("encoders")
+    generation = run.hardware.device.architecture if run.hardware is not None else None
+    if generation is not None and generation not in MEASURED_GENERATIONS:
+        found.append(f"{generation} devices")
+    return tuple(found)
+
+
+def interval(run: Run, known: Setting, observable: str) -> tuple[Interval, tuple[str, ...]]:
+    """The interval of an observable, and what widened it."""
+    base, reasons = known.stack.intervals[observable], unlike(run, known)
+    longer = 1.0 + STEP * len(reasons)
+    low = max(1.0 - (1.0 - base.low) * longer, 0.3)
+    return Interval(low=low, high=1.0 + (base.high - 1.0) * longer), reasons
