@@ -328,6 +328,8 @@ def test_memory_stats() -> None:
     assert values["memory.peak_allocated"].scope == "rank0"
     nested = {"allocated_bytes": {"all": {"peak": 61 * 10**9}}, "reserved_bytes": {"all": {"peak": 66 * 10**9}}}
     assert by_code(only(read("torch_memory", nested))) == values
+    gib = by_code(only(read("torch_memory", {"max_memory_allocated_gib": 56.5, "max_memory_reserved_mib": 60000})))
+    assert (gib["memory.peak_allocated"].value, gib["memory.peak_reserved"].value) == (56.5 * GIB, 60000 * MIB)
     ranks = by_code(only(read("torch_memory", [{"max_memory_allocated": 5}, {"max_memory_allocated": 7}])))
     assert (ranks["memory.peak_allocated"].value, ranks["memory.peak_allocated"].scope) == (7, "max")
 
@@ -417,6 +419,16 @@ def test_wandb_summary() -> None:
     assert (crashed.outcome, crashed.job_id) == ("failed", "ab12")
     assert {code: value.value for code, value in by_code(crashed).items()} == {code: value.value for code, value in values.items()}
     assert "outcome_inferred" in values["time.wall_clock"].flags and "outcome_inferred" not in by_code(crashed)["time.wall_clock"].flags
+
+
+def test_keys_of_other_trainers() -> None:
+    """torchtune's memory is GiB and its rate leaves masked tokens out; Megatron-LM's memory is bytes; verl's `_gb` is GiB."""
+    tune = by_code(only(read("wandb_summary", {"peak_memory_alloc": 20.5, "tokens_per_second_per_gpu": 900.0}, Hints(device_count=4))))
+    assert tune["memory.peak_allocated"].value == 20.5 * GIB and tune["throughput.target_tokens_per_second"].value == 3600.0
+    megatron = by_code(only(read("wandb_summary", {"mem-max-allocated-bytes": 61e9, "iteration-time": 5.5})))
+    assert (megatron["memory.peak_allocated"].value, megatron["time.step"].value) == (61e9, 5.5)
+    verl = by_code(only(read("wandb_summary", {"perf/max_memory_reserved_gb": 70.0, "perf/throughput": 800.0}, Hints(device_count=8))))
+    assert (verl["memory.peak_reserved"].value, verl["throughput.input_tokens_per_second"].value) == (70 * GIB, 6400.0)
 
 
 def test_mlflow_run() -> None:

@@ -15,6 +15,7 @@ from .base import as_json, dig, inferred, number, objects, refuse_pointer
 
 _ALLOCATED, _RESERVED = "memory.peak_allocated", "memory.peak_reserved"
 _METHODS = {_ALLOCATED: "torch.cuda.max_memory_allocated", _RESERVED: "torch.cuda.max_memory_reserved"}
+_SUFFIXES = {"_gib": GIB, "_mib": MIB}  # `_gb` is not taken: it is written for both
 _KEYS: Mapping[str, str] = {
     "allocated_bytes.all.peak": _ALLOCATED,
     "max_memory_allocated": _ALLOCATED,
@@ -86,6 +87,9 @@ def _rank(entry: Any, into: Collector) -> dict[str, float]:
         value = number(entry.get(key))
         if value is None and "." in key:
             value = number(dig(entry, *key.split(".")))  # memory_stats_as_nested_dict
+        for suffix, unit in _SUFFIXES.items():
+            if (scaled := number(entry.get(key + suffix))) is not None:
+                value = scaled * unit
         if value is not None:
             found[code] = max(value, found.get(code, 0.0))
     if number(entry.get("num_ooms")):
