@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.kit import api, documents
+from service.kit import api, documents, paging
 from service.kit.problems import NotFound
 from service.kit.security import Caller, allow
 
@@ -43,9 +44,10 @@ class DeviceEntry(BaseModel):
 
 
 class DeviceList(BaseModel):
-    """All devices."""
+    """Devices in the catalog's order."""
 
     items: list[DeviceEntry]
+    next_cursor: str | None
 
 
 class ModelSummary(BaseModel):
@@ -60,9 +62,10 @@ class ModelSummary(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All presets."""
+    """Presets by name."""
 
     items: list[ModelSummary]
+    next_cursor: str | None
 
 
 class ModelDetail(ModelSummary):
@@ -92,20 +95,25 @@ class PublishedMfuList(BaseModel):
     items: list[PublishedMfu]
 
 
-def _json(document: Any) -> Response:
-    return Response(documents.dump(document), media_type="application/json")
+def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(documents.dump(document), media_type="application/json", headers=headers)
+
+
+def _page(request: Request, items: Sequence[dict[str, Any]], cursor: str | None, limit: int | None) -> Response:
+    shown, following = paging.part(items, [item["name"] for item in items], cursor, limit)
+    return _json({"items": list(shown), "next_cursor": following}, paging.link(request, following))
 
 
 @router.get("/devices", summary="List devices", responses=api.gives(200, DeviceList, "All devices."))
-def list_devices(caller: Caller = allow()) -> Response:
-    """Every device that `hardware.device` takes."""
-    return _json({"items": [entry.record for entry in device_catalog.devices().values()]})
+def list_devices(request: Request, limit: paging.SomeLimit = None, cursor: paging.Cursor = None, caller: Caller = allow()) -> Response:
+    """Every device that `hardware.device` takes; all of them on one page without a `limit`."""
+    return _page(request, [entry.record for entry in device_catalog.devices().values()], cursor, limit)
 
 
 @router.get("/models", summary="List models", responses=api.gives(200, ModelList, "All presets."))
-def list_models(caller: Caller = allow()) -> Response:
-    """Every model that `model.preset` takes."""
-    return _json({"items": [_summary(preset) for preset in model_catalog.presets()]})
+def list_models(request: Request, limit: paging.SomeLimit = None, cursor: paging.Cursor = None, caller: Caller = allow()) -> Response:
+    """Every model that `model.preset` takes; all of them on one page without a `limit`."""
+    return _page(request, [_summary(preset) for preset in model_catalog.presets()], cursor, limit)
 
 
 @router.get("/models/{preset}", summary="Get a model", responses=api.gives(200, ModelDetail, "The preset.") | api.problems(404))

@@ -20,6 +20,7 @@ from .problems import invalid_parameter
 MAXIMUM_LIMIT = 200
 
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_LIMIT, description="How many items a page has at most.")]
+SomeLimit = Annotated[int | None, Query(ge=1, le=MAXIMUM_LIMIT, description="How many items a page has at most; left out: all of them.")]
 Cursor = Annotated[
     str | None, Query(max_length=500, description="Where the page begins: `next_cursor` of the page before. Opaque: do not build one.")
 ]
@@ -52,6 +53,20 @@ def decode(cursor: str | None) -> Position | None:
         return Position(created_at.astimezone(UTC), row_id)
     except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
         raise invalid_parameter("cursor", "not a cursor of this list") from None
+
+
+def part(items: Sequence[Any], names: Sequence[str], cursor: str | None, limit: int | None) -> tuple[Sequence[Any], str | None]:
+    """A page of a fixed list (all of it without a limit), and the cursor of the next one: it holds the name of the last item."""
+    start = 0
+    if cursor is not None:
+        try:
+            text = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+            start = names.index(text) + 1
+        except (ValueError, binascii.Error):
+            raise invalid_parameter("cursor", "not a cursor of this list") from None
+    end = len(items) if limit is None else min(start + limit, len(items))
+    following = None if end == len(items) else base64.urlsafe_b64encode(names[end - 1].encode()).decode().rstrip("=")
+    return items[start:end], following
 
 
 def after(
