@@ -38,9 +38,11 @@ FITTED: Mapping[str, Mapping[str, float]] = {
     "deepspeed": {"overheads.fragmentation": 0.04, "overheads.framework_bytes": 4e8},
     "megatron": {"overheads.fragmentation": 0.04, "overheads.fragmentation_bytes": 2e9},
 }
-# Scored but not fitted on: the tool is not stated, and about 31 bytes a parameter are held whatever the layout (16 by the
-# recipe), which no table of its optimizer explains; in a fit they would bend the stack's other rows.
+# Scored, but the common coefficients are not fitted on it: the tool is not stated, and it holds about twice the bytes a
+# parameter of its recipe whatever the layout; in those fits it would bend the stack's other rows.
 NOT_FITTED = frozenset({"InternEvo"})
+# Fitted on the rows that have tensor or pipeline parallel alone, whatever their source; without such rows it does not exist.
+MODEL_PARALLEL = {"deepspeed": ("model_parallel_step_bytes", 2.0)}
 BEGIN, END = "<!-- memory-accuracy:begin -->", "<!-- memory-accuracy:end -->"
 
 
@@ -170,9 +172,19 @@ def _loss(found: list[Case], stack: Stack) -> float:
 
 def fit(found: list[Case], stack: Stack, steps: Mapping[str, float], rounds: int = 2) -> Stack:
     """Coordinate descent from the coefficients in force; steps are halved each round."""
-    found = [case for case in found if case.measured is not None and case.source not in NOT_FITTED]
-    if not found:
-        return stack
+    found = [case for case in found if case.measured is not None]
+    common = [case for case in found if case.source not in NOT_FITTED]
+    if common:
+        stack = _descend(common, stack, steps, rounds)
+    for name, (coefficient, step) in MODEL_PARALLEL.items():
+        if stack.title != STACKS[name].title:
+            continue
+        rows = [case for case in found if case.run.layout.tensor * case.run.layout.pipeline > 1]
+        stack = _descend(rows, stack, {coefficient: step}, rounds) if rows else replace(stack, **{coefficient: None})
+    return stack
+
+
+def _descend(found: list[Case], stack: Stack, steps: Mapping[str, float], rounds: int) -> Stack:
     best = _loss(found, stack)
     for turn in range(rounds):
         for name, step in steps.items():

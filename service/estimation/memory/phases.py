@@ -216,7 +216,10 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     almost = maximum(standing, gradients - still_missing / states.gradients_over)
     step_copies: Number = 0.0
     if stack.step_gradient_bytes and precision.gradient_bytes < 4:
-        step_copies = states.trained * stack.step_gradient_bytes / spread.states_over
+        per: Number = stack.step_gradient_bytes
+        if stack.model_parallel_step_bytes is not None:
+            per = where(spread.tensor * spread.pipeline > 1, stack.model_parallel_step_bytes, per)
+        step_copies = states.trained * per / spread.states_over
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         step_copies = step_copies + gradients * (states.gradients_over / spread.states_over)
     held = add(kept, outside)

@@ -38,6 +38,9 @@ DEEPSPEED = Stack(
         persistent_gradients=True,
     ),
     step_gradient_bytes=4,  # the partition's 16-bit gradients are copied to 32 bits for the step
+    # InternEvo's hybrid ZeRO optimizer (the only measured trainer with tensor or pipeline parallel on this stack) holds 32-bit flat
+    # gradients, their reduced and clipped copies and the flat updated weights at the step. Fitted on its rows alone.
+    model_parallel_step_bytes=11,
     foreach_temporaries=False,  # FusedAdam
     adapter_bytes=2,
     overheads=Overheads(

@@ -158,6 +158,7 @@ class Stack:
     fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
     step_gradient_bytes: float = 0.0  # per trained parameter of a partition: the 32-bit copy of its gradient at the step
+    model_parallel_step_bytes: float | None = None  # the same where tensor or pipeline parallel says that another trainer drives the engine
     adapter_bytes: float | None = None  # the engine casts adapters to this width whatever was asked
     accumulates_unsharded: frozenset[str] = frozenset()  # recipes whose trainers skip the reduction between micro-batches
     quantized_mode: Mode | None = None  # how blocks run on a quantized base; None: as without
