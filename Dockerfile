@@ -19,8 +19,8 @@ VOLUME /data
 USER runquote
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=15s --timeout=5s --start-period=30s \
-  CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f\"http://127.0.0.1:{os.environ['RUNQUOTE_PORT']}/readyz\", timeout=4)"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD \
+  ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ['RUNQUOTE_PORT'] + '/readyz', timeout=4)"]
 # Workers: RUNQUOTE_WORKERS (more than one needs PostgreSQL).
 ENTRYPOINT ["python", "-m", "service"]
 CMD ["serve"]

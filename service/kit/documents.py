@@ -51,8 +51,12 @@ Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 class _Bad:
     """Stands where a value cannot be taken, until its pointer is known."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, text: str = "") -> None:
         self.detail = detail
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"refused: {self.text}"
 
 
 class _Object(dict[str, Any]):
@@ -117,8 +121,8 @@ def examine(content: bytes) -> tuple[Any, list[Fault]]:
     """A JSON document and every value in it that is refused; raises where it is not JSON or has no bottom."""
     bad: list[_Bad] = []
 
-    def refuse(detail: str) -> _Bad:
-        bad.append(_Bad(detail))
+    def refuse(detail: str, text: str = "") -> _Bad:
+        bad.append(_Bad(detail, text))
         return bad[-1]
 
     def integer(text: str) -> Any:
@@ -126,13 +130,13 @@ def examine(content: bytes) -> tuple[Any, list[Fault]]:
             return int(text)
         number = float(text)
         if math.isinf(number):
-            return refuse("the number is too large")
+            return refuse("the number is too large", text)
         return int(text) if len(text) < 400 and -_INTEGER_LIMIT <= int(text) < _INTEGER_LIMIT else number
 
     def real(text: str) -> Any:
         number = float(text)
         if math.isinf(number):
-            return refuse("the number is too large")
+            return refuse("the number is too large", text)
         return int(number) if number.is_integer() and abs(number) < _INTEGER_LIMIT else number
 
     def constant(_: str) -> Any:

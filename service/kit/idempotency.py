@@ -123,7 +123,8 @@ def once(database: Database, *, team_id: str, path: str, key: str | None, docume
 
 def fingerprint(document: Any) -> str:
     """Equal JSON, equal fingerprint: order of keys, white space and `1e3` against `1000` do not count."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    # A batch may hold values that are refused one by one; they stand for themselves.
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), default=repr).encode()).hexdigest()
 
 
 def _reserve(database: Database, team_id: str, path: str, key: str, mark: str, holder: str) -> Answer | None:

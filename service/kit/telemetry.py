@@ -93,8 +93,10 @@ class Telemetry:
             route = _template(scope)
             self.metrics.requests.labels(method, route, str(status or 500)).inc()
             self.metrics.seconds.labels(method, route).observe(seconds)
-            if log.isEnabledFor(logging.INFO):
-                log.info(
+            level = logging.DEBUG if route in _ASKED_BY_MACHINES and status == 200 else logging.INFO
+            if log.isEnabledFor(level):
+                log.log(
+                    level,
                     "%s %s %s",
                     method,
                     route,
@@ -103,6 +105,7 @@ class Telemetry:
                 )
 
 
+_ASKED_BY_MACHINES = {"/healthz", "/readyz", "/metrics"}
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
 

@@ -35,9 +35,10 @@ def test_requests_are_counted_by_route_and_status(client: TestClient) -> None:
 
 def test_a_log_line_is_one_json_object(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "runquote.access"):
-        client.get("/healthz", headers={"X-Request-ID": "abc"})
+        client.get("/healthz")
+        client.get("/v1/quotes", headers={"X-Request-ID": "abc"})
     line = json.loads(JsonLines().format(next(record for record in caplog.records if record.name == "runquote.access")))
     assert line["request_id"] == "abc"
     assert line["status"] == 200
-    assert line["message"] == "GET /healthz 200"
+    assert line["message"] == "GET /v1/quotes 200"
     assert line["time"].endswith("Z")

@@ -219,8 +219,11 @@ def test_a_refused_value_in_one_spec_leaves_the_others_alone(client: TestClient)
     too_large = '{"model": {"preset": "gpt2-xl"}, "data": {"total_tokens": 1e400}}'
     twice = '{"name": "a", "name": "b"}'
     body = f'{{"specs": [{good}, {too_large}, {twice}, {good}]}}'
-    answer = client.post("/v1/quotes/batch", content=body, headers={"content-type": "application/json"})
+    headers = {"content-type": "application/json", "Idempotency-Key": "k"}
+    answer = client.post("/v1/quotes/batch", content=body, headers=headers)
     assert answer.status_code == 201
+    assert client.post("/v1/quotes/batch", content=body, headers=headers).text == answer.text
+    assert client.post("/v1/quotes/batch", content=body.replace("1e400", "1e401"), headers=headers).status_code == 422
     entries = answer.json()["items"]
     assert ["quote" in entry for entry in entries] == [True, False, False, True]
     assert entries[1]["problem"]["errors"] == [{"pointer": "/data/total_tokens", "detail": "the number is too large"}]
