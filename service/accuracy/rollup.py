@@ -18,7 +18,7 @@ from service.kit.database import Database, insert
 
 from . import histogram, history
 from .repository import DAILY_KEY, accuracy_daily
-from .statistics import cost_log_ratio
+from .statistics import Outcome, cost_log_ratio
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,17 @@ class Tally:
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + sign * count
 
+    def count(self, outcome: Outcome, bucket: int, sign: int) -> None:
+        """Add or take away one observation."""
+        self.n += sign
+        if outcome.within is not None:
+            self.judged += sign
+            self.within += sign * outcome.within
+        if outcome.loss is not None:
+            self.losses += sign
+            self.loss_micro += sign * round(outcome.loss * 1e6)
+        self.counts[bucket] = self.counts.get(bucket, 0) + sign
+
     def columns(self) -> dict[str, Any]:
         """The columns of a row."""
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -55,20 +66,6 @@ class Tally:
 
 
 _FIGURES = ("n", "judged", "within", "losses", "loss_micro")
-
-
-def tally(row: Mapping[str, Any]) -> Tally:
-    """One observation."""
-    outcome = history.outcome(row)
-    lost = outcome.loss is not None
-    return Tally(
-        n=1,
-        judged=int(outcome.within is not None),
-        within=int(outcome.within is True),
-        losses=int(lost),
-        loss_micro=round(outcome.loss * 1e6) if outcome.loss is not None else 0,
-        counts={histogram.bucket(cost_log_ratio(row["code"], row["log_ratio"])): 1},
-    )
 
 
 def keys(row: Mapping[str, Any]) -> Iterator[Key]:
@@ -109,12 +106,13 @@ def follow(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _count(tallies: dict[Key, Tally], row: Mapping[str, Any], sign: int) -> None:
-    one = tally(row)
+    outcome = history.outcome(row)
+    bucket = histogram.bucket(cost_log_ratio(row["code"], row["log_ratio"]))
     for key in keys(row):
         found = tallies.get(key)
         if found is None:
             found = tallies[key] = Tally()
-        found.add(one, sign)
+        found.count(outcome, bucket, sign)
 
 
 def _replaced(connection: Connection, ids: Sequence[str]) -> list[Mapping[str, Any]]:
