@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import random
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.estimation.run import Data
 from service.quotes.fitting import BINS, condensed
 
-ROWS = st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 5000), st.integers(1, 1000)), min_size=BINS + 1, max_size=400, unique=True)
-
-
-@given(ROWS)
-def test_samples_and_the_longest_stay_and_the_mean_nearly(rows: list[tuple[int, int, int]]) -> None:
+@settings(max_examples=30, deadline=None)
+@given(st.integers(BINS + 1, 400), st.integers(0, 2**32))
+def test_samples_and_the_longest_stay_and_the_mean_nearly(count: int, seed: int) -> None:
+    draw = random.Random(seed)
+    rows = [(draw.randint(0, 5000), draw.randint(1, 5000), draw.randint(1, 1000)) for _ in range(count)]
     before, after = Data(histogram=tuple(rows)), condensed(Data(histogram=tuple(rows)))
     assert after.histogram is not None and before.histogram is not None
     assert len(after.histogram) <= BINS
