@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from service.estimation.run import Data
 from service.quotes.fitting import BINS, condensed
 
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(BINS + 1, 400), st.integers(0, 2**32))
 def test_samples_and_the_longest_stay_and_the_mean_nearly(count: int, seed: int) -> None:
