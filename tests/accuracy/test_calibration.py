@@ -38,7 +38,7 @@ def test_after_ten_runs_the_error_is_near_the_irreducible_noise(noise: float) ->
                 path = cell(device, team)
                 truth[path] = shared + rng.normal() * 0.2
                 history += observe(path, truth[path] + rng.normal(size=10) * noise)
-        rng.shuffle(history)  # type: ignore[arg-type]
+        rng.shuffle(history)
         fitted = fit("time.step", history, with_scores=False)
         for path, level in truth.items():
             prediction = fitted.predict(path)

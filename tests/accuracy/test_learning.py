@@ -31,7 +31,14 @@ def test_cells_are_nested_and_named() -> None:
     given = replace(FACTS, speed_given=True)
     assert given.path()[0] == "device=h100,stack=megatron,speed=given"
     odd = facts(
-        team="t", labels={"team": "a,b=c"}, external_id="east/77", device=None, stack=None, method=None, model_family=None, speed_given=False
+        team="t",
+        labels={"team": "a,b=c"},
+        external_id="east/77",
+        device=None,
+        stack=None,
+        method=None,
+        model_family=None,
+        speed_given=False,
     )
     assert odd.path()[1] == "team=t:a_b_c,cluster=east,device=-,stack=-"
 

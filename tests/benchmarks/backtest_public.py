@@ -149,7 +149,5 @@ def main() -> None:
         options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-
-
 if __name__ == "__main__":
     main()

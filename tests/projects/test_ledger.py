@@ -200,7 +200,9 @@ def test_projects_are_the_teams_own(secured: TestClient, make_key: Callable[...,
     assert secured.post("/v1/projects", json={"name": "p"}, headers=other).status_code == 201
     for path in (f"/v1/projects/{project_id}/ledger", "/v1/projects/none/ledger"):
         assert secured.get(path, headers=other).status_code == 404
-    assert secured.post(f"/v1/projects/{project_id}/entries", json={"stage": "training", "device_hours": 1}, headers=other).status_code == 404
+    assert (
+        secured.post(f"/v1/projects/{project_id}/entries", json={"stage": "training", "device_hours": 1}, headers=other).status_code == 404
+    )
     assert [row["name"] for row in secured.get("/v1/projects", headers=one).json()["items"]] == ["p"]
     assert secured.get("/v1/projects").status_code == 401
 
