@@ -81,7 +81,7 @@ def compute_optimal(body: JsonBody, caller: Caller = allow("quotes:read", "quote
     openapi_extra=api.takes(SpeedupRequest, {"stage_seconds": {"training": 4200, "other": 1800}, "speedups": {"training": 2}}),
     responses=api.gives(200, SpeedupAnswer, "Before and after.") | api.problems(*api.BODY),
 )
-def speedup(body: JsonBody, caller: Caller = allow("quotes:read", "quotes:write")) -> Response:
+def compute_speedup(body: JsonBody, caller: Caller = allow("quotes:read", "quotes:write")) -> Response:
     """The stages that are not named take as long as before."""
     asked = body.read(SpeedupRequest)
     known = sorted(asked.stage_seconds)

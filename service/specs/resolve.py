@@ -134,7 +134,7 @@ def _method(
         input_grads=part.take("input_grads", False),
         modules_to_save=tuple(saved),
     )
-    if spec is not None and spec.lora is not None and spec.lora.alpha is not None:
+    if alpha != float(rank):
         warnings.append(_no_effect("/method/lora/alpha", "it scales the adapters' output and costs nothing"))
     quantization = None
     given = None if spec is None else spec.quantization

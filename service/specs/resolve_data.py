@@ -33,11 +33,12 @@ def resolve_data(
     packing = section.take("packing", "packed" if histogram is None else "none")
     cross: bool = section.take("cross_sample_attention", False)
     truncation: bool = section.take("truncation", True)
-    if spec.cross_sample_attention is not None and packing != "packed":
+    # A default said aloud is no mistake: the spec of an answer, posted again, is not warned of it.
+    if cross and packing != "packed":
         warnings.append(_no_effect("/data/cross_sample_attention", "samples are not packed into one sequence"))
     if histogram is None and packing != "packed":
         warnings.append(_no_effect("/data/packing", "total_tokens gives no sample lengths, so that there is nothing to pad"))
-    if histogram is None and spec.truncation is not None:
+    if histogram is None and not truncation:
         warnings.append(_no_effect("/data/truncation", "total_tokens gives no sample lengths, so that nothing is cut"))
     datasets = section.items("datasets", {})
     unique = spec.unique_tokens
