@@ -22,6 +22,8 @@ PARENTS = {
     **{name: "peak_reserved" for name in ("peak_allocated", "fragmentation")},
     **{name: "peak_process" for name in ("peak_reserved", "framework", "communication")},
 }
+CODES = {name: f"memory.{name}" for name in (*PARENTS, "peak_process")}
+PARENT_CODES = {name: f"memory.{parent}" for name, parent in PARENTS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +38,15 @@ class Gaps:
 
 def entry(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
     """One item of the memory section."""
-    parent = PARENTS.get(name)
     return Item(
-        code=f"memory.{name}",
+        code=CODES[name],
         section="memory",
         quantity="bytes",
         expected=value,
         formula=formula,
         basis=basis,
         assumptions=notes,
-        parent=None if parent is None else f"memory.{parent}",
+        parent=PARENT_CODES.get(name),
     )
 
 

@@ -16,7 +16,7 @@ from ..stacks.profile import Stack
 from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
-from .phases import ACTIVE, Phase
+from .phases import ACTIVE, PARTS, Phase
 from .setting import EXPERT_IMBALANCE, Setting, setting
 from .stages import ranks
 
@@ -162,7 +162,7 @@ def _merge(found: list[Phase]) -> list[Phase]:
 
 
 def _shown(phase: Phase) -> dict[str, Any]:
-    parts = {name: float(value) for name, value in phase.parts.items()}
+    parts = dict(zip(PARTS, map(float, phase.values), strict=True))
     return {"phase": phase.name, "pipeline_stage": int(phase.stage), "allocated_bytes": float(phase.allocated), "parts": parts}
 
 

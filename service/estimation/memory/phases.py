@@ -6,7 +6,7 @@ use the same expressions. T tokens of one micro-batch on one rank, V vocabulary,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..numeric import Number, maximum, minimum, where
 from ..run import Run
@@ -34,18 +34,19 @@ class Phase:
     late: Number = 0.0  # gradients still to come, weighted by how much of the peak is vocabulary-wide tensors that go at once
     in_peak: bool = True
 
+    allocated: Number = field(init=False, default=0.0)  # sum of the values, in their order
+
+    def __post_init__(self) -> None:
+        total = self.values[0]
+        for value in self.values[1:]:
+            if type(value) is not float or value != 0.0:  # adding a plain zero changes no bit
+                total = total + value
+        self.allocated = total
+
     @property
     def parts(self) -> dict[str, Number]:
         """The parts by name."""
         return dict(zip(PARTS, self.values, strict=True))
-
-    @property
-    def allocated(self) -> Number:
-        """Sum of the parts, in their order."""
-        total: Number = 0.0
-        for value in self.values:
-            total = add(total, value)
-        return total
 
     @property
     def active(self) -> Number:
