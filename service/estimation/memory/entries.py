@@ -13,6 +13,7 @@ from ..run import Run
 from ..spread import prior
 from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
+from .stages import ranks
 from .widening import interval as width_of
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
@@ -70,14 +71,12 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
         framework = plain["process"] * factors["process"].factor - reserved - gaps.communication
     values = {"allocated": allocated, "reserved": reserved, "process": _sum([reserved, framework, gaps.communication])}
 
-    precision, rule = run.precision, known.stack.overheads
+    precision, rule, over = run.precision, known.stack.overheads, _divided(run, known)
     found = [
-        entry("weights", parts["weights"], f"parameters x {precision.weight_bytes:g} bytes / ranks that shard weights"),
-        entry("gradients", parts["gradients"], f"trained x {precision.gradient_bytes:g} bytes / ranks that shard gradients"),
-        entry("master_weights", parts["master_weights"], f"trained x {precision.master_weight_bytes:g} bytes / ranks that shard states"),
-        entry(
-            "optimizer_states", parts["optimizer_states"], f"trained x {precision.optimizer_state_bytes:g} bytes / ranks that shard states"
-        ),
+        entry("weights", parts["weights"], f"parameters x {precision.weight_bytes:g} bytes{over[0]}"),
+        entry("gradients", parts["gradients"], f"trained parameters x {precision.gradient_bytes:g} bytes{over[1]}"),
+        entry("master_weights", parts["master_weights"], f"trained parameters x {precision.master_weight_bytes:g} bytes{over[2]}"),
+        entry("optimizer_states", parts["optimizer_states"], f"trained parameters x {precision.optimizer_state_bytes:g} bytes{over[2]}"),
         entry("model_states", states, " + ".join(STATES)),
         entry("activations", parts["activations"], "what blocks and final norm keep x micro-batches in flight"),
         entry("logits", parts["logits"], "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
@@ -116,3 +115,15 @@ def _sum(values: list[float]) -> float:
     for value in values:
         total += value
     return total
+
+
+def _divided(run: Run, known: Setting) -> tuple[str, str, str]:
+    """For weights, gradients and states: over how many ranks the sharding divides them, or that it does not."""
+    spread, stage = ranks(run), run.layout.sharding
+    split = " of this stage" if float(spread.tensor) * float(spread.pipeline) > 1 else ""
+    weights = spread.shard if stage == "zero2" and known.stack.sharding.stage_two_keeps_gathered else spread.weights_over
+    said = []
+    for part, over in (("weights", weights), ("gradients", spread.gradients_over), ("states", spread.states_over)):
+        divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
+        said.append(split + divided)
+    return said[0], said[1], said[2]
