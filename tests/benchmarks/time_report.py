@@ -16,7 +16,8 @@ from tests.benchmarks.time_rows import ROOT, Array, Row
 TARGET = ROOT / "service" / "estimation" / "step_time" / "coefficients.py"
 FRAGMENT = ROOT / "tests" / "benchmarks" / "time_accuracy.md"
 BEGIN, END = "<!-- time-accuracy:begin -->", "<!-- time-accuracy:end -->"
-POOLED = 10.0  # rows that all others together count in a cell's bounds
+FEW, NEAREST = 4, 0.05  # a cell of fewer groups leans towards the unseen, and no bound comes nearer to the prediction
+POOLED = 4.0  # rows that the others of a cell's width and method together count in its bounds
 
 
 def quantile(values: Array, weights: Array, q: float) -> float:
@@ -62,20 +63,28 @@ def subsets(rows: list[Row]) -> OrderedDict[str, Array]:
 def intervals(rows: list[Row], keep: Array, group: Array, source: Array) -> tuple[dict[str, Any], tuple[float, float], dict[str, Any]]:
     """80 % bounds of measured / predicted: by cell of like runs, for runs unlike all measured, and the sizes a cell covers.
 
-    A cell's bounds are quantiles of its own errors and those of all rows, which together weigh ``POOLED`` rows.
+    A cell's bounds are quantiles of its own errors and of those of all rows of its width and method, which together weigh
+    ``POOLED`` rows.
     """
     names = np.array([cell(row.run) for row in rows])
     weight = np.array([row.weight for row in rows])
     usable = keep & ~np.array([row.whole for row in rows])
     seen, ranges = {}, {}
-    everything = weight * usable * (POOLED / np.sum(weight * usable))
+    unseen = quantile(-source[usable], weight[usable], 0.1), quantile(-source[usable], weight[usable], 0.9)
+    alike = np.array([name.split(", ", 2)[2] for name in names])  # width and method
     for name in sorted(set(names[usable])):
         mine = usable & (names == name)
+        pool = weight * usable * (alike == name.split(", ", 2)[2])
+        everything = pool * (POOLED / np.sum(pool))
         errors, weights = np.concatenate([-group[mine], -group[usable]]), np.concatenate([weight[mine], everything[usable]])
-        seen[name] = (bound(errors, weights, 0.1), bound(errors, weights, 0.9))
+        count = len({rows[i].group for i in np.flatnonzero(mine)})
+        doubt = 1.0 / (1.0 + count) if count < FEW else 0.0
+        low, high = quantile(errors, weights, 0.1), quantile(errors, weights, 0.9)
+        low, high = min(low, -NEAREST) * (1 - doubt) + unseen[0] * doubt, max(high, NEAREST) * (1 - doubt) + unseen[1] * doubt
+        seen[name] = (round(math.exp(low), 4), round(math.exp(high), 4))
         places = [coordinates(rows[i].run, parameters.count(rows[i].run)) for i in np.flatnonzero(mine)]
         ranges[name] = {size: (min(p[size] for p in places), max(p[size] for p in places)) for size in places[0]}
-    return seen, (bound(-source[usable], weight[usable], 0.1), bound(-source[usable], weight[usable], 0.9)), ranges
+    return seen, (round(math.exp(unseen[0]), 4), round(math.exp(unseen[1]), 4)), ranges
 
 
 def covered(rows: list[Row], keep: Array, group: Array, source: Array) -> Array:
@@ -167,11 +176,6 @@ def write_fragment(text: str) -> None:
         old = readme.read_text(encoding="utf-8")
         if BEGIN in old and END in old:
             readme.write_text(old[: old.index(BEGIN)] + text + old[old.index(END) + len(END) :], encoding="utf-8")
-
-
-def bound(errors: Array, weights: Array, q: float) -> float:
-    """A quantile of measured / predicted."""
-    return round(math.exp(quantile(errors, weights, q)), 4)
 
 
 def pieces(text: str, width: int = 110) -> list[str]:

@@ -35,6 +35,7 @@ class Sums:
     adapter_values: float = 0.0  # inputs and outputs of adapted matrices
     adapter_ranked: float = 0.0  # the same times the rank: multiply-adds of adapters
     kernels: float = 0.0  # launches of a forward pass, roughly
+    expert_kernels: float = 0.0  # launches for the experts' products, were all experts on one device
     reductions: float = 0.0  # all-reduces of a forward pass under tensor parallelism
 
 
@@ -70,6 +71,7 @@ def _add(out: Sums, architecture: Architecture, layer: Layer, n: float, own: flo
             out.experts += n * size * m.active_copies
             out.expert_weights += n * size * m.copies
             out.expert_values += n * (m.inputs + m.outputs) * m.active_copies
+            out.expert_kernels += n * m.copies
             continue
         kernels += 1.0
         out.dense += n * size
@@ -102,7 +104,7 @@ def _add(out: Sums, architecture: Architecture, layer: Layer, n: float, own: flo
     out.inner_elements += n * (3.0 if mlp.gated else 2.0) * active
     if mlp.experts:
         out.routed += n * hidden * mlp.experts_per_token
-        kernels += 24.0  # routing, permutation, a product for each group of experts
+        kernels += 24.0  # routing, permutation and its way back
     out.layers += n
     out.kernels += n * kernels
     out.reductions += n * (1.0 if layer.parallel_residual else 2.0)

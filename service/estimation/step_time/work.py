@@ -178,7 +178,8 @@ def _passes(run: Run, s: Sums, tokens: Number, split: Number, share: Number, tra
     values = WIDTH * (tokens * s.whole_values + split * (s.split_values + s.expert_values))
     attention, missing = 2.0 * split * s.attention * square, unfused(run)
     scores = WIDTH * split * s.scores * square * (1.0 + missing) if run.attention == "eager" else 0.0
-    kernels = (s.kernels + missing * UNFUSED_KERNELS * s.score_chains) * share
+    # Grouped products are launched expert by expert (Transformer Engine, GroupedLinear).
+    kernels = (s.kernels + s.expert_kernels / layout.expert + missing * UNFUSED_KERNELS * s.score_chains) * share
     # Routed values are permuted to the experts and back; adapters read their input and add to the output.
     elementwise = WIDTH * (whole * s.hidden_elements + split * (s.inner_elements + 4.0 * s.routed + 4.0 * s.adapter_values)) * share
     forward = Pass(

@@ -121,7 +121,11 @@ def test_only_quantised_bases_are_unpacked() -> None:
 
 
 def test_parts_add_up_to_the_step() -> None:
-    for changes in ({}, {"parallelism": {"tensor": 8, "pipeline": 4}}, {"activation_checkpointing": "full", "parallelism": {"sharding": "zero3"}}):
+    for changes in (
+        {},
+        {"parallelism": {"tensor": 8, "pipeline": 4}},
+        {"activation_checkpointing": "full", "parallelism": {"sharding": "zero3"}},
+    ):
         run = a_run(**changes)
         predicted = step_time.predict(run, parameters.count(run))
         assert predicted is not None
