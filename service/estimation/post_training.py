@@ -54,9 +54,9 @@ def items(
         if objective == "dpo":
             cached = run.post_training.reference == "cached"
             builder.reference(work.unique_tokens if cached and work.unique_tokens is not None else work.input_tokens)
-        builder.preference_pairs()
         if run.post_training.reward_parameter_count is not None and objective != "reward_model" and builder.sampled_tokens:
             builder.reward()
+    builder.preference_pairs()
     builder.judge()
     builder.further_epochs(training_hours)
     parts = builder.parts

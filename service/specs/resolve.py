@@ -12,8 +12,8 @@ from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
 from service.kit.documents import nearest
 
+from . import idle, resolve_job
 from . import precision as widths
-from . import resolve_job
 from .errors import spec_error
 from .resolve_data import resolve_data
 from .resolve_model import resolve_model
@@ -103,7 +103,7 @@ def resolve(spec: RunSpec) -> Resolved:
     except parameters.UnknownTarget as error:
         where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
         raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
-    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=tuple(warnings))
+    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec.hardware, run)))
 
 
 def _no_effect(pointer: str, because: str) -> Warning:

@@ -135,8 +135,8 @@ class MethodSpec(Part):
             raise fault("frozen_adapters", "under lora and qlora the whole base is frozen already")
         if self.kind == "frozen" and not self.frozen:
             raise fault("frozen_empty", "kind frozen needs the list of frozen parts")
-        if self.frozen and self.kind == "full":
-            raise fault("frozen_full", "kind full trains everything: use kind frozen")
+        if self.frozen and self.kind != "frozen":
+            raise fault("frozen_full", "kind full, the default, trains everything: use kind frozen")
         return self
 
 

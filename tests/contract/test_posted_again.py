@@ -30,7 +30,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "hardware": H100,
         "method": {"kind": "qlora", "quantization": {"format": "int8"}},
     },
-    "frozen": {"model": LLAMA, "data": TOKENS, "sequence_length": 1024, "method": {"kind": "frozen", "frozen": ["embeddings", "layers:0-7"]}},
+    "frozen": {
+        "model": LLAMA,
+        "data": TOKENS,
+        "sequence_length": 1024,
+        "method": {"kind": "frozen", "frozen": ["embeddings", "layers:0-7"]},
+    },
     "megatron": {
         "model": LLAMA,
         "data": TOKENS,
