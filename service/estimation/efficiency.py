@@ -15,6 +15,7 @@ from .correction import Factor
 from .items import Basis, Item, unknown
 from .run import Efficiency, Run
 from .spread import Spread, exactly, prior
+from .step_time.seconds import FORMULAS
 from .wholes import total
 
 CONVENTIONS = {"6nd": "compute.6nd", "causal": "compute.training", "full_attention": "compute.training_full_attention"}
@@ -272,7 +273,7 @@ def items(speed: Speed, *, steps: int | None) -> list[Item]:
     )  # fmt: skip
     parts = [
         Item(
-            code=f"time.step.{name}", section="time", quantity="seconds", expected=seconds, formula="", basis=speed.basis,
+            code=f"time.step.{name}", section="time", quantity="seconds", expected=seconds, formula=FORMULAS.get(name, ""), basis=speed.basis,
             parent="time.step",
         )
         for name, seconds in speed.parts

@@ -42,6 +42,28 @@ class Rates:
     residual: Number = 1.0
 
 
+# What each part is, for its item; all hold for the average device and the micro-batches of one step.
+FORMULAS = {
+    "matrix": "matrix FLOPs, forward and backward, head included / (peak x efficiency) + operand bytes / memory bandwidth",
+    "attention": "attention FLOPs / (16-bit peak x the kernel's efficiency), scores of an unfused kernel / memory bandwidth",
+    "memory_bound": "bytes of norms, residuals, activations, routing, logits and gradient accumulation / (memory bandwidth x efficiency)",
+    "recompute": "what checkpointing repeats of the forward pass, at the same rates",
+    "dequantization": "weights of a quantised base unpacked in every pass / weights unpacked a second",
+    "launch": "gaps between kernels, and the host's launches that the device waits for",
+    "tensor_communication": "2 all-reduces of the hidden state a block and pass over the slower link, what is not hidden",
+    "context_communication": "keys and values around the ring of context ranks, what is not hidden",
+    "expert_communication": "tokens to their experts and back, what is not hidden",
+    "pipeline_communication": "hidden states and their gradients between stages",
+    "sharding_communication": "weights gathered and gradients scattered for every micro-batch, what the compute does not cover",
+    "offload": "bytes to the host and back / host link, what the compute does not cover",
+    "pipeline_imbalance": "micro-batches x (slowest stage - mean stage)",
+    "pipeline_bubble": "(all stages - the slowest) / virtual stages, once a step",
+    "data_communication": "gradients and weights exchanged once a step, what is not hidden",
+    "optimizer": "bytes of weights, gradients and states / memory bandwidth",
+    "overhead": "a constant of every step",
+}
+
+
 def moved(transfer: Transfer, rates: Rates) -> Number:
     """Seconds of a collective: the slower of both kinds of link, and a latency for each message."""
     return maximum(transfer.intra / rates.intra, transfer.inter / rates.inter) + transfer.messages * rates.message_seconds

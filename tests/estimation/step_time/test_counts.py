@@ -129,6 +129,7 @@ def test_parts_add_up_to_the_step() -> None:
         run = a_run(**changes)
         predicted = step_time.predict(run, parameters.count(run))
         assert predicted is not None
+        assert set(predicted.parts) == set(seconds.FORMULAS)
         total = 0.0
         for value in predicted.parts.values():
             assert value >= 0
