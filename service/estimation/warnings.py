@@ -24,6 +24,7 @@ SIX_ND_TOLERANCE = 0.10  # both known errors of 6 N D (attention left out, look-
 SMALL_RUN_DEVICE_HOURS = 8.0  # one working day of one device: less than preparing the data and reading the results takes
 OPTIMAL_TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al., arXiv:2203.15556
 OFF_OPTIMUM_FACTOR = 5.0
+ROLLOUTS_TOLERANCE = 0.05  # dropped groups and a last step that is not full
 HARMLESS_EPOCHS = 4.0  # repeating up to four times costs little loss (Muennighoff et al., arXiv:2305.16264)
 
 
@@ -44,6 +45,16 @@ class Known:
         """One item over another; None where either is unknown."""
         first, second = self.of(part), self.of(whole)
         return None if first is None or not second else first / second
+
+
+def _gib(amount: float) -> str:
+    """Bytes as they are read off a device."""
+    return f"{amount / 2**30:,.1f} GiB"
+
+
+def _plain(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def parameters_only(known: Known) -> Warning | None:
@@ -115,7 +126,7 @@ def no_failure_reserve(known: Known) -> Warning | None:
 def main_run_is_the_budget(known: Known) -> Warning | None:
     """The main run takes nearly all."""
     share = known.share("device_hours.training", "device_hours.total")
-    if share is None or share <= MAIN_RUN_SHARE:
+    if share is None or share <= MAIN_RUN_SHARE or _small_fine_tune(known):
         return None
     return Warning(
         code="main_run_is_the_budget",
@@ -186,15 +197,20 @@ def tokens_per_parameter(known: Known) -> Warning | None:
     tokens, parameters = known.of("tokens.input"), known.active_parameters
     if known.run.method.objective != "pretrain" or known.run.method.kind != "full" or not tokens or not parameters:
         return None
+    if known.run.architecture.image_positions is not None:
+        return None  # the law was fitted on text
     ratio = tokens / parameters
     off = max(ratio / OPTIMAL_TOKENS_PER_PARAMETER, OPTIMAL_TOKENS_PER_PARAMETER / ratio)
     if off <= OFF_OPTIMUM_FACTOR:
         return None
-    side = "more" if ratio > OPTIMAL_TOKENS_PER_PARAMETER else "fewer"
+    if ratio > OPTIMAL_TOKENS_PER_PARAMETER:
+        side, then = "more", "fine where inference counts, if it is meant"
+    else:
+        side, then = "fewer", "a smaller model on more tokens would learn more; fine where a trained model is trained on, if it is meant"
     return Warning(
         code="tokens_per_parameter",
-        detail=f"{ratio:.3g} tokens a parameter, {off:.3g} times {side} than the {OPTIMAL_TOKENS_PER_PARAMETER:g} that give the lowest "
-        "loss for the training compute; fine where inference counts, if it is meant",
+        detail=f"{_plain(ratio)} tokens a parameter, {_plain(off)} times {side} than the {OPTIMAL_TOKENS_PER_PARAMETER:g} that give the "
+        f"lowest loss for the training compute; {then}",
         pointer="/data",
     )
 
@@ -202,8 +218,8 @@ def tokens_per_parameter(known: Known) -> Warning | None:
 def repeated_data(known: Known) -> Warning | None:
     """Data read more often than any scaling law was fitted on."""
     times = known.share("tokens.input", "tokens.unique")
-    if known.run.method.objective != "pretrain" or times is None or times <= 1:
-        return None
+    if known.run.method.objective != "pretrain" or times is None or times <= 1 or known.run.architecture.image_positions is not None:
+        return None  # images are read dozens of times, and differently each time
     harm = "up to four epochs cost little loss" if times <= HARMLESS_EPOCHS else "beyond four epochs the loss gains less and less"
     return Warning(
         code="repeated_data",
@@ -224,15 +240,21 @@ def six_nd_off(known: Known) -> Warning | None:
     )
 
 
-def small_fine_tune(known: Known) -> Warning | None:
-    """Data and evaluation outweigh compute."""
+def _small_fine_tune(known: Known) -> bool:
+    """A tuning run of less than a day of one device."""
     hours = known.of("device_hours.training")
     tuned = known.run.method.kind != "full" or known.run.method.objective != "pretrain"
-    if not tuned or hours is None or hours >= SMALL_RUN_DEVICE_HOURS:
+    return tuned and hours is not None and hours < SMALL_RUN_DEVICE_HOURS
+
+
+def small_fine_tune(known: Known) -> Warning | None:
+    """Data and evaluation outweigh compute."""
+    if not _small_fine_tune(known):
         return None
     return Warning(
         code="small_fine_tune",
-        detail=f"{hours:.2g} device-hours: preparing the data, building the evaluation and reading the failures will outweigh the compute",
+        detail=f"{known.of('device_hours.training'):.2g} device-hours: preparing the data, building the evaluation and reading the "
+        "failures will outweigh the compute",
         pointer="/data",
     )
 
@@ -248,16 +270,32 @@ def does_not_fit(known: Known) -> Warning | None:
             return None
         return Warning(
             code="does_not_fit",
-            detail=f"the model's states alone are {states:.4g} bytes a device, {hardware.device.memory_bytes:.4g} on the device: "
+            detail=f"the model's states alone are {_gib(states)} a device, {_gib(hardware.device.memory_bytes)} on the device: "
             "shard them (parallelism), or take fewer bytes a parameter",
             pointer="/parallelism",
         )
     peak = known.of("memory.peak_process")
-    text = f"{peak:.4g} bytes at the peak, {hardware.device.memory_bytes:.4g} on the device"
+    text = f"{_gib(peak)} at the peak, {_gib(hardware.device.memory_bytes)} on the device"
     if known.fits is False:
         return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")
     return Warning(
         code="fit_uncertain", detail=f"the device's memory lies inside the interval of the peak: {text}", pointer="/hardware/device"
+    )
+
+
+def rollouts_not_trained_on(known: Known) -> Warning | None:
+    """The samples that are trained on are not those that are rolled out."""
+    wanted, rows = known.run.post_training, known.run.data.histogram
+    if known.run.method.objective not in ("ppo", "grpo") or wanted.prompts is None or rows is None:
+        return None
+    rollouts, samples = wanted.prompts * wanted.samples_per_prompt, sum(count for _, _, count in rows)
+    if abs(samples / rollouts - 1) <= ROLLOUTS_TOLERANCE:
+        return None
+    return Warning(
+        code="rollouts_not_trained_on",
+        detail=f"data has {samples:,} samples, but {rollouts:,} rollouts are made (prompts x samples_per_prompt): the training that is "
+        f"quoted reads the samples of data; to train on every rollout give {rollouts:,} of them",
+        pointer="/data/samples",
     )
 
 
@@ -308,9 +346,9 @@ def beyond_positions(known: Known) -> Warning | None:
 
 RULES: tuple[Callable[[Known], Warning | None], ...] = (
     parameters_only, six_nd_off, long_context_dominates, padding_dominates, masked_prompts_cost_compute, packing_without_mask,
-    tokens_per_parameter, repeated_data, beyond_positions, peak_taken_as_real, faster_than_peak, recipe_without_unit,
-    tensor_parallel_across_nodes, no_pilot, does_not_fit, no_evaluation, no_ablation_reserve, no_failure_reserve, main_run_is_the_budget,
-    small_fine_tune,
+    rollouts_not_trained_on, tokens_per_parameter, repeated_data, beyond_positions, peak_taken_as_real, faster_than_peak,
+    recipe_without_unit, tensor_parallel_across_nodes, no_pilot, does_not_fit, no_evaluation, no_ablation_reserve, no_failure_reserve,
+    main_run_is_the_budget, small_fine_tune,
 )  # fmt: skip
 
 

@@ -58,6 +58,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no_failure_reserve": {"reserves": {"rerun_fraction": 0}},
     "main_run_is_the_budget": {"reserves": {"rerun_fraction": 0, "ablation_fraction": 0}},
     "small_fine_tune": {"data": {"samples": 10_000, "prompt_tokens": 800, "target_tokens": 200}, "method": SFT},
+    "rollouts_not_trained_on": {
+        "data": {"samples": 8000, "prompt_tokens": 300, "target_tokens": 500},
+        "method": {"objective": "grpo"},
+        "post_training": {"prompts": 8000, "samples_per_prompt": 8, "prompt_tokens": 300, "generated_tokens": 500},
+    },
     "sparse_peak": {"hardware": {**H100, "device_count": 256, "device_override": {"peak_bf16_dense_flops_per_second": 1979e12}}},
     "no_effect": {"decoder_sequence_length": 100},
     "uneven_batch": {"batch": {"global_batch_size": 1000}},
@@ -73,6 +78,31 @@ def test_warning(code: str) -> None:
 def test_every_rule_has_a_case() -> None:
     names = {"beyond_positions": "sequence_beyond_positions"}
     assert {names.get(rule.__name__, rule.__name__) for rule in RULES} <= set(CHANGES)
+
+
+def test_rollouts_that_are_trained_on_are_as_they_should_be() -> None:
+    change = {**CHANGES["rollouts_not_trained_on"], "data": {"samples": 64_000, "prompt_tokens": 300, "target_tokens": 500}}
+    assert "rollouts_not_trained_on" not in codes(**change)
+
+
+def test_a_small_fine_tune_needs_no_reserve_against_itself() -> None:
+    assert "main_run_is_the_budget" not in codes(**CHANGES["small_fine_tune"], **CHANGES["main_run_is_the_budget"])
+
+
+def test_images_are_not_held_against_laws_of_text() -> None:
+    change = {"model": {"preset": "vit-b-16"}, "data": {"samples": 1_281_167, "epochs": 300}, "sequence_length": None}
+    assert not {"tokens_per_parameter", "repeated_data"} & codes(**change)
+
+
+def test_too_few_tokens_are_not_excused_by_inference() -> None:
+    warnings = build({**SOUND, "data": {"total_tokens": 2e9}})["warnings"]
+    detail = next(warning["detail"] for warning in warnings if warning["code"] == "tokens_per_parameter")
+    assert "fewer" in detail and "inference" not in detail
+
+
+def test_memory_is_told_as_devices_show_it() -> None:
+    warnings = build({**SOUND, **CHANGES["does_not_fit"]})["warnings"]
+    assert "79.2 GiB on the device" in next(warning["detail"] for warning in warnings if warning["code"] == "does_not_fit")
 
 
 def test_uncertain_fit() -> None:
