@@ -19,7 +19,7 @@ ROOT = Path(__file__).absolute().parents[2]
 CASES = ROOT / "tests" / "cases"
 FILES = ("measured_public.jsonl", "measured_vtrain.jsonl")
 TIME_CODES = ("throughput.input_tokens_per_second", "time.step", "device_hours.run", "device_hours.training")
-# Rows that measure something else than a step of their spec (see measured_audit): kept out of the fit, reported apart.
+# Rows that measure something else than a step of their spec, as their sources show: kept out of the fit, reported apart.
 APART = ("known-regression", "device-contradicted-by-source", "conflict-in-source", "moe-token-drop")
 UNCLEAN = ("unknown-", "assumed-", "precision-assumed", "conflict", "recalled", "aggregated", "data-dep", "config-amb", "known-regression",
            "device-contradicted")  # fmt: skip
