@@ -25,6 +25,7 @@ from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, Unsuppor
 MAXIMUM_DEPTH = 64
 MAXIMUM_FAULTS = 50
 MAXIMUM_POINTER = 500
+MAXIMUM_NAMES = 6  # that an unknown one may stand for
 _INTEGER_LIMIT = 2**63  # bytes and tokens are 64-bit; larger amounts (FLOPs) are floats
 _HARMFUL_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
@@ -236,9 +237,20 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """What to add to "unknown ...": the known name that is nearest, however far."""
-    near = difflib.get_close_matches(name[:100].lower(), known, n=1, cutoff=0.0)
+    """What to add to "unknown ...": the known name that is nearest, however far, or those that a short form may stand for."""
+    wanted = name[:100].lower()
+    words = _words(wanted)
+    # "A100" may be several devices, and "a10-24gb", the nearest in letters, is none of them.
+    longer = [entry for entry in known if words and words <= _words(entry.lower())]
+    near = difflib.get_close_matches(wanted, longer or known, n=MAXIMUM_NAMES, cutoff=0.0)
+    if len(longer) > 1:
+        more = f" and {len(longer) - len(near)} more" if len(longer) > len(near) else ""
+        return "; known ones are " + ", ".join(f"'{entry}'" for entry in near) + more
     return f"; the nearest known one is '{near[0]}'" if near else ""
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9.]+", name))
 
 
 def _into(document: Any, location: tuple[str | int, ...]) -> tuple[str | int, ...]:

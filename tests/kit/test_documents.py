@@ -160,3 +160,12 @@ def test_pointers_count_from_where_the_document_stands() -> None:
     with pytest.raises(Invalid) as caught:
         validate(Outer, {}, at=("specs", 3))
     assert caught.value.errors[0].pointer == "/specs/3/model"
+
+
+def test_a_short_name_is_answered_with_what_it_may_stand_for() -> None:
+    devices = ["a10-24gb", "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "h100-sxm-80gb"]
+    told = documents.nearest("A100", devices)
+    assert all(name in told for name in devices[1:4]) and "a10-24gb" not in told and "h100" not in told
+    assert documents.nearest("A100 SXM 80GB", devices) == "; the nearest known one is 'a100-sxm-80gb'"
+    assert documents.nearest("a100-smx-80gb", devices) == "; the nearest known one is 'a100-sxm-80gb'"
+    assert documents.nearest("?", []) == ""
