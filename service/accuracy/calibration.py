@@ -11,7 +11,8 @@ without data is its parent (partial pooling; Gelman and Hill, 2007, chapter 12; 
 - Forgetting: a run's weight halves with every ``half_life_runs`` newer runs of its cell, and what came before a detected
   change in bias is left out.
 - Intervals: every run is predicted from the runs before it in its cell; the errors in units of the predicted deviation
-  are the scores of ``conformal``, taken from the narrowest cell that has enough of them.
+  are the scores of ``conformal``, taken from the narrowest cell that has enough of them. A run of a new cell gets no less
+  than the interval of the deviation between cells.
 """
 
 from __future__ import annotations
@@ -87,10 +88,18 @@ class Prediction:
     factor: float
     deviation: float  # of ln(measured) about the corrected estimate
     scores: tuple[float, ...]
+    new: bool = False  # none of the run's own kind was measured yet
 
     def interval(self, coverage: float) -> tuple[float, float]:
-        """Multiples of the corrected value between which the measurement lies with this probability."""
+        """Multiples of the corrected value between which the measurement lies with this probability.
+
+        The scores tell how well known cells are predicted, nothing of how far a new cell lies from the others: its interval
+        is at least the one that the deviation between cells gives.
+        """
         low, high = score_bounds(self.scores, coverage)
+        if self.new:
+            least_low, least_high = score_bounds((), coverage)
+            low, high = min(low, least_low), max(high, least_high)
         return math.exp(max(-50.0, self.deviation * low)), math.exp(min(50.0, self.deviation * high))
 
 
@@ -119,7 +128,14 @@ class Fit:
             scores = self.cells[name].scores
             if len(scores) >= SCORES_ENOUGH:
                 break
-        return Prediction(cell=chain[-1], n=cell.n, factor=math.exp(cell.mean), deviation=math.sqrt(variance), scores=scores)
+        return Prediction(
+            cell=chain[-1],
+            n=cell.n,
+            factor=math.exp(cell.mean),
+            deviation=math.sqrt(variance),
+            scores=scores,
+            new=bool(missing),
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -187,6 +187,24 @@ def test_intervals_fall_back_to_wider_cells() -> None:
     assert wider[0] < low and high < wider[1]
 
 
+def test_many_runs_of_known_cells_do_not_narrow_the_interval_of_a_new_one() -> None:
+    rng = np.random.default_rng(11)
+    inside = []
+    for _ in range(60):
+        truth = rng.normal(size=7) * 0.25
+        history = [entry for device in range(6) for entry in observe(cell(device, 0), truth[device] + rng.normal(size=12) * 0.05)]
+        rng.shuffle(history)
+        fitted = fit("time.step", history)
+        prediction = fitted.predict(cell(6, 0))
+        assert prediction is not None and prediction.cell == calibration.GLOBAL and len(prediction.scores) >= calibration.SCORES_ENOUGH
+        low, high = prediction.interval(0.8)
+        measured = np.exp(truth[6] + rng.normal(size=20) * 0.05) / prediction.factor
+        inside += list((low <= measured) & (measured <= high))
+        known = fitted.predict(cell(0, 0))
+        assert known is not None and not known.new and known.interval(0.8)[1] < high
+    assert np.mean(inside) >= 0.75
+
+
 def test_a_calibration_survives_being_written_down() -> None:
     rng = np.random.default_rng(10)
     history = [entry for team in range(3) for entry in observe(cell(0, team), rng.normal(0.1 * team, 0.1, 25))]
