@@ -12,7 +12,12 @@ from .hf_config.blocks import Norms, Shape
 
 # Llama 2's; larger in later models (Llama 3: 128,256). Enters the logits and the head's share of the parameters.
 ASSUMED_VOCABULARY = 32_000
+TOLERANCE = 0.05  # a rounded count, biases and norms that are not described
 ASSUMED_HEAD_DIM = 128  # of nearly all published decoders from 7 B on
+
+
+class Contradiction(ValueError):
+    """A count that no model of the given shape can have."""
 
 
 @lru_cache(maxsize=512)
@@ -63,16 +68,29 @@ def architecture(
     if tie_word_embeddings is None:
         notes.append("an untied head")
     shape = Shape(hidden=hidden, heads=heads, key_value_heads=groups, head_dim=width, intermediate=1)
+    target = active_parameter_count or parameter_count
+    tables = vocabulary * hidden * (1 if tied else 2)
+    if min(target, parameter_count) <= tables:
+        words = f"vocab_size {vocabulary}" + (", which is assumed: give it" if vocab_size is None else "")
+        raise Contradiction(f"fewer parameters than the embedding and the head alone hold: {tables} with {words}")
     if intermediate_size is None:
-        target = active_parameter_count or parameter_count
         intermediate = _solve(target, shape, layers, vocabulary, tied)
+        shape = replace(shape, intermediate=intermediate)
         notes.append(f"a gated feed-forward part of {intermediate}, so that the blocks add up to the count given")
     else:
-        intermediate = intermediate_size
-        notes.append("a gated feed-forward part")
+        # Of the two common forms the one that comes nearer to the count.
+        forms = [replace(shape, intermediate=intermediate_size, gated=gated) for gated in (True, False)]
+        shape = min(forms, key=lambda form: abs(_outside(form, vocabulary, tied) + layers * _block(form) - target))
+        notes.append(f"a {'gated' if shape.gated else 'plain'} feed-forward part")
+    blocks = blocks_of([shape] * layers)
     if active_parameter_count is not None and active_parameter_count < parameter_count:
-        notes.append("the blocks stand for what one token meets; inactive experts appear only in the count of parameters")
-    blocks = blocks_of([replace(shape, intermediate=intermediate)] * layers)
+        idle = parameter_count - _outside(shape, vocabulary, tied) - layers * _block(shape)
+        width = round(idle / (layers * hidden))
+        if width > 0:
+            # Experts that a token does not meet: they are held, trained and saved, and cost no FLOPs.
+            held = Matrix(name="inactive_experts", inputs=hidden, outputs=width, part="experts", active_copies=0, lora=False)
+            blocks = (replace(blocks[0], matrices=(*blocks[0].matrices, held)),) * layers
+        notes.append("the blocks stand for what one token meets; inactive experts are held beside them")
     return replace(
         bare,
         vocabulary=vocabulary,
@@ -82,6 +100,34 @@ def architecture(
         head=Matrix(name="lm_head", inputs=hidden, outputs=vocabulary, part="lm_head", reads="final", lora=False),
         head_tied=tied,
         assumptions=("shape completed as a Llama-like decoder: " + ", ".join(notes),),
+    )
+
+
+def _block(shape: Shape) -> int:
+    """Parameters of one block."""
+    attention = 2 * shape.hidden * shape.head_dim * (shape.heads + shape.key_value_heads)
+    return attention + (3 if shape.gated else 2) * shape.hidden * shape.intermediate + 2 * shape.hidden
+
+
+def _outside(shape: Shape, vocabulary: int, tied: bool) -> int:
+    """Parameters of the tables and the last norm."""
+    return vocabulary * shape.hidden * (1 if tied else 2) + shape.hidden
+
+
+def contradiction(architecture: Architecture) -> str | None:
+    """What is wrong between a declared count and a given shape that add up to something else; None within a twentieth."""
+    declared = architecture.declared_total
+    if declared is None or not architecture.shape_known:
+        return None
+    held = architecture.head.parameters if architecture.head is not None and not architecture.head_tied else 0
+    held += sum(vector.size for vector in (*architecture.embeddings, *architecture.outside_vectors))
+    for block, count in architecture.kinds():
+        held += count * sum(matrix.parameters for matrix in block.matrices) + count * sum(vector.size for vector in block.vectors)
+    if abs(held / declared - 1) <= TOLERANCE:
+        return None
+    return (
+        f"the fields beside it describe a model of {held:.4g} parameters, not {declared:.4g}: memory and executed FLOPs follow the shape, "
+        "6ND and the sizes of checkpoints the count"
     )
 
 

@@ -12,7 +12,7 @@ from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
 from service.kit.documents import nearest
 
-from . import idle, resolve_job
+from . import counted, idle, resolve_job
 from . import precision as widths
 from .errors import spec_error
 from .resolve_data import resolve_data
@@ -47,6 +47,9 @@ def resolve(spec: RunSpec) -> Resolved:
         Section(spec.external_ref, "/external_ref", provenance, top.out).take_all()
 
     architecture = resolve_model(spec.model, top, provenance)
+    contradiction = counted.contradiction(architecture)
+    if contradiction is not None:
+        warnings.append(Warning(code="count_contradicts_shape", detail=contradiction, pointer="/model/parameter_count"))
     method = _method(spec.method, architecture, top, provenance, warnings)
     sequence_length = top.take("sequence_length", architecture.image_positions, "derived")
     data = resolve_data(spec.data, architecture, sequence_length, top, provenance, warnings)

@@ -35,7 +35,10 @@ def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> 
     given = {name: value for name in ModelSpec.model_fields if (value := getattr(spec, name)) is not None}
     top.out["model"] = given
     provenance["/model"] = "parameter_count"
-    return counted.architecture(**given)
+    try:
+        return counted.architecture(**given)
+    except counted.Contradiction as error:
+        raise spec_error("/model/parameter_count", str(error)) from None
 
 
 @lru_cache(maxsize=256)
