@@ -20,7 +20,7 @@ GROUPS: tuple[str, ...] = (*PERIODS, "device", "model_family", "method", "stack"
 LABEL = "label."
 
 EXACT_ROWS = 2000  # up to so many observations are read one by one: about 15 ms
-DRIFT_ROWS = 500  # the newest observations of each of several codes that drift is judged by when there are more
+DRIFT_ROWS = 1500  # the newest observations that drift is judged by when there are more, codes together
 
 Group = tuple[str | None, ...]
 
@@ -69,9 +69,8 @@ def answer(connection: Connection, question: Question, now: datetime) -> list[Ac
     if sum(counts.values()) <= EXACT_ROWS or len(question.label_keys()) > 1:
         return _exact(question, list(_observations(connection, question, begin)))
     recent: list[Mapping[str, Any]] = []
-    limit = EXACT_ROWS if len(counts) == 1 else DRIFT_ROWS
     for code in sorted(counts):
-        recent += _observations(connection, question, begin, code=code, newest=limit)
+        recent += _newest(connection, question, begin, code, DRIFT_ROWS // len(counts))
     return _from_histograms(connection, question, begin, _drifts(question, recent))
 
 
@@ -103,22 +102,30 @@ def _counts(connection: Connection, question: Question, begin: datetime | None) 
     return {code: int(n) for code, n in connection.execute(query)}
 
 
-def _observations(
-    connection: Connection, question: Question, begin: datetime | None, *, code: str | None = None, newest: int | None = None
-) -> Iterable[Mapping[str, Any]]:
-    """Observations that stand, oldest first; with ``newest`` the latest so many alone."""
+def _observations(connection: Connection, question: Question, begin: datetime | None) -> Iterable[Mapping[str, Any]]:
+    """Observations that stand, oldest first."""
     m = history.measurements.c
     wanted = question.label_keys()
     query = history.standing(select(*history.observation_columns(with_labels=bool(wanted)))).where(m.team_id == question.team_id)
-    code = code or question.code
-    if code is not None:
-        query = query.where(m.code == code)
+    if question.code is not None:
+        query = query.where(m.code == question.code)
     if begin is not None:
         query = query.where(m.observed_at >= begin)
-    if newest is None:
-        rows: Iterable[Any] = connection.execute(query.order_by(m.observed_at, m.id)).mappings()
-    else:
-        rows = reversed(connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(newest)).mappings().all())
+    rows: Iterable[Any] = connection.execute(query.order_by(m.observed_at, m.id)).mappings()
+    return _labelled(question, wanted, rows) if wanted else rows
+
+
+def _newest(connection: Connection, question: Question, begin: datetime | None, code: str, limit: int) -> Iterable[Mapping[str, Any]]:
+    """What drift needs of the latest observations of a code, oldest first."""
+    m = history.measurements.c
+    wanted = question.label_keys()
+    names = ["observed_at", "code", "log_ratio", *(history.KEYS[name] for name in question.group_by if name in history.KEYS)]
+    names += ["labels"] if wanted else []
+    query = history.standing(select(*(m[name] for name in names))).where(m.team_id == question.team_id, m.code == code)
+    if begin is not None:
+        query = query.where(m.observed_at >= begin)
+    found = connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(limit)).all()
+    rows = [dict(zip(names, row, strict=True)) for row in reversed(found)]
     return _labelled(question, wanted, rows) if wanted else rows
 
 
