@@ -59,6 +59,11 @@ class Method:
         """Whether adapters are trained on a frozen base."""
         return self.lora is not None
 
+    @property
+    def sequences_per_element(self) -> int:
+        """Sequences in a batch element: two where it is a pair of a chosen and a rejected answer."""
+        return 2 if self.objective == "dpo" else 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:

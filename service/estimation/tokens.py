@@ -81,18 +81,13 @@ def workload(run: Run) -> Workload:
     return _from_total(run) if run.data.histogram is None else _from_histogram(run)
 
 
-def _pairs(run: Run) -> int:
-    """Sequences in a batch element: two where it is a pair of a chosen and a rejected answer."""
-    return 2 if run.method.objective == "dpo" else 1
-
-
 # -- a number of tokens ------------------------------------------------------------------------------------------------
 def _from_total(run: Run) -> Workload:
     tokens = run.data.total_tokens
     if tokens is None:
         raise ValueError("a run has either total_tokens or a histogram")
     length = run.architecture.image_positions or run.sequence_length
-    per_step = run.batch.global_batch_size * _pairs(run)
+    per_step = run.batch.global_batch_size * run.method.sequences_per_element
     pretraining = run.method.objective == "pretrain"
     epochs = run.data.epochs
     unique = run.data.unique_tokens if run.data.unique_tokens is not None else exact(tokens / epochs if epochs > 1 else tokens)
@@ -136,7 +131,7 @@ def _from_total(run: Run) -> Workload:
         longest_decoder_sequence=decoder or None,
         attended=tuple(rows),
         tensor=tuple(rows),
-        forward_passes=sequences / (run.batch.micro_batch_size * _pairs(run)),
+        forward_passes=sequences / (run.batch.micro_batch_size * run.method.sequences_per_element),
         assumptions=(
             f"every sequence is full ({length} positions): total_tokens gives no sample lengths, so attention spans the whole sequence",
         ),
@@ -158,7 +153,7 @@ class _Samples:
 def _cut(run: Run) -> _Samples:
     """The samples as they enter the batch, one epoch."""
     limit = run.sequence_length if run.data.truncation else None
-    pairs = _pairs(run)
+    pairs = run.method.sequences_per_element
     two_stacks = run.architecture.encoder_decoder
     decoder_limit = (run.decoder_sequence_length or run.sequence_length) if run.data.truncation else None
     by_length: dict[tuple[int, int], int] = {}
@@ -192,7 +187,7 @@ def _least(length: int, limit: int | None) -> int:
 def _from_histogram(run: Run) -> Workload:
     samples = _cut(run)
     epochs = run.data.epochs
-    pairs = _pairs(run)
+    pairs = run.method.sequences_per_element
     inputs = _times(samples.input_tokens, epochs)
     rows = tuple(Rows(row.length, _times(row.count, epochs), row.decoder) for row in samples.rows)
     longest = max((row.length for row in samples.rows), default=0)
@@ -261,7 +256,7 @@ def _packed(
         short = int(rest) + (rest > int(rest))
         tensor.append(Rows(short, rest / short if rest != short else 1, _decoder_share(run, short)))
     notes.append("samples are joined to full sequences; the last one may be short, so that nothing is padded")
-    elements: Number = ceil_divide(full + (1 if rest else 0), _pairs(run))
+    elements: Number = ceil_divide(full + (1 if rest else 0), run.method.sequences_per_element)
     attended = tuple(tensor) if run.data.cross_sample_attention else rows
     if not run.data.cross_sample_attention:
         notes.append("attention stays within each sample, a sample cut by the end of a sequence counted whole")
@@ -290,7 +285,7 @@ def _padded_to_longest(run: Run, samples: _Samples, epochs: float) -> tuple[Rows
     micro = run.batch.micro_batch_size
     number = samples.count
     rows = samples.rows
-    pairs = _pairs(run)
+    pairs = run.method.sequences_per_element
     if not rows or not number:
         return ()
     below = 0

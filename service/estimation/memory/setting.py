@@ -20,7 +20,6 @@ from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRul
 from .activations import Adapter, Kept, score_bytes
 from .kinds import Kind, kinds_of
 
-SEQUENCES = {"dpo": 2, "reward_model": 2}  # a batch element is a pair
 REFERENCED = frozenset({"dpo", "ppo", "grpo"})  # under adapters the base itself is the reference
 EXPERT_IMBALANCE = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks
 
@@ -36,7 +35,6 @@ class Essence:
     activation_checkpointing: str
     attention: str
     gathered: bool  # weights pass a sharding engine that casts them
-    packed: bool
     longest_note: bool
     length: int
     decoder_length: int
@@ -121,7 +119,6 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
         activation_checkpointing=run.activation_checkpointing,
         attention=run.attention,
         gathered=run.layout.sharding not in ("none", "zero1"),
-        packed=run.data.packing == "packed",
         longest_note=bool(run.data.histogram) and run.data.packing == "none",
         length=length,
         decoder_length=run.decoder_sequence_length or length,
@@ -167,7 +164,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         vocabulary=float(model.head.outputs) if model.head is not None else 0.0,
         length=run.length,
         decoder_length=run.decoder_length,
-        sequences=1 if run.packed else SEQUENCES.get(run.method.objective, 1),
+        sequences=run.method.sequences_per_element,
         adapter=adapter,
         embedding=embedding,
         head=head,

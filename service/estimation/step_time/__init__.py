@@ -20,8 +20,6 @@ from .residual import residual_of
 from .seconds import parts as parts_of
 from .work import Shape, Work, work_of
 
-PAIRED = ("dpo", "reward_model")  # a batch element is a pair of sequences
-
 __all__ = ["StepTime", "predict", "why_not"]
 
 
@@ -62,7 +60,7 @@ def length_of(run: Run) -> float | None:
 def shape_of(run: Run, full: float, workload: Workload | None) -> Shape:
     """Sequences as the kernels see them; samples that are padded to less than the full length fill it in part."""
     decoder = float(run.decoder_sequence_length or full)
-    sequences = 2.0 if run.method.objective in PAIRED else 1.0
+    sequences = float(run.method.sequences_per_element)
     if workload is None or run.data.packing != "none" or run.data.histogram is None or not workload.sequences or not workload.tensor:
         return Shape(full, decoder, sequences)
     positions: Number = 0.0
