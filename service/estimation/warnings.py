@@ -332,6 +332,24 @@ def tensor_parallel_across_nodes(known: Known) -> Warning | None:
     )
 
 
+def batch_exceeds_data(known: Known) -> Warning | None:
+    """One step that the data do not fill: it is quoted as a full one."""
+    read, length = known.of("tokens.tensor_positions"), known.run.sequence_length
+    if read is None or length is None or known.run.efficiency.mfu is not None or known.run.efficiency.hfu is not None:
+        return None
+    rows = known.run.data.histogram
+    batch = known.run.batch.global_batch_size
+    pair = 2 if known.run.method.objective == "dpo" else 1
+    samples = read / length / pair if rows is None or known.run.data.packing == "packed" else sum(n for _, _, n in rows) * known.run.data.epochs
+    if samples >= batch:
+        return None
+    return Warning(
+        code="batch_exceeds_data",
+        detail=f"the whole run reads {samples:.4g} sequences, less than one batch of {batch:,}: its only step is quoted as a full one",
+        pointer="/batch",
+    )
+
+
 def beyond_positions(known: Known) -> Warning | None:
     """A sequence longer than the model's positions."""
     limit, length = known.run.architecture.max_positions, known.run.sequence_length
@@ -346,6 +364,7 @@ def beyond_positions(known: Known) -> Warning | None:
 
 RULES: tuple[Callable[[Known], Warning | None], ...] = (
     parameters_only, six_nd_off, long_context_dominates, padding_dominates, masked_prompts_cost_compute, packing_without_mask,
+    batch_exceeds_data,
     rollouts_not_trained_on, tokens_per_parameter, repeated_data, beyond_positions, peak_taken_as_real, faster_than_peak,
     recipe_without_unit, tensor_parallel_across_nodes, no_pilot, does_not_fit, no_evaluation, no_ablation_reserve, no_failure_reserve,
     main_run_is_the_budget, small_fine_tune,

@@ -12,7 +12,7 @@ from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
 from service.kit.documents import nearest
 
-from . import counted, idle, resolve_job
+from . import counted, idle, layouts, resolve_job
 from . import precision as widths
 from .errors import spec_error
 from .resolve_data import resolve_data
@@ -106,7 +106,9 @@ def resolve(spec: RunSpec) -> Resolved:
     except parameters.UnknownTarget as error:
         where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
         raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
-    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec.hardware, run)))
+    return Resolved(
+        run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec.hardware, run), *layouts.warnings(run))
+    )
 
 
 def _no_effect(pointer: str, because: str) -> Warning:

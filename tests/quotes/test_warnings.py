@@ -66,6 +66,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "sparse_peak": {"hardware": {**H100, "device_count": 256, "device_override": {"peak_bf16_dense_flops_per_second": 1979e12}}},
     "no_effect": {"decoder_sequence_length": 100},
     "uneven_batch": {"batch": {"global_batch_size": 1000}},
+    "batch_exceeds_data": {"data": {"total_tokens": 4096 * 1000}},
     "expert_parallel_exceeds_devices": {"parallelism": {"expert": 512}},
 }
 
