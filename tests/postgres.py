@@ -113,8 +113,7 @@ def _start(folder: Path, home: Path) -> Server:
     if os.geteuid() == 0:
         user = pwd.getpwnam(UNPRIVILEGED)
         if not _readable_by_others(folder):
-            shutil.copytree(folder.parent, home / "postgresql", symlinks=True)
-            folder = home / "postgresql" / "bin"
+            folder = _copy(folder, home)
         for path in (home, *home.rglob("*")):
             os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
     data = home / "data"
@@ -127,8 +126,17 @@ def _start(folder: Path, home: Path) -> Server:
 def _stop(folder: Path, home: Path) -> None:
     data = home / "data"
     if (data / "postmaster.pid").exists():
-        own = home / "postgresql" / "bin"
-        _run((own if own.exists() else folder) / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+        copied = home / folder.parents[1].name / folder.parent.name / folder.name
+        _run((copied if copied.exists() else folder) / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+
+
+def _copy(folder: Path, home: Path) -> Path:
+    """A copy of an unreadable installation, with the libraries that a wheel keeps beside its package."""
+    package = folder.parents[1]
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, home / part.name, symlinks=True)
+    return home / folder.relative_to(package.parent)
 
 
 def _run(*command: str | Path) -> None:
