@@ -30,6 +30,7 @@ from .schemas import Actuals, Comparison, MeasurementPage, Recorded, ReferencedA
 router = APIRouter(tags=["actuals"])
 
 JSON_TYPE = "application/json"
+MOST_TOLD = 5  # jobs without a quote that a refusal names
 _REPLAYED = {"Idempotency-Replayed": "`true` where an earlier request with this key recorded it."}
 _EXAMPLE = {
     "attempt": 1,
@@ -182,18 +183,19 @@ def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals)
     reading = intake.read_document(actuals)
     if reading.attempts and not any(intake.references(attempt) or attempt.quote_ids for attempt in reading.attempts):
         raise intake.refused("/external_ref", "needed: the document does not name its job")
-    ignored = list(reading.ignored)
+    unquoted: list[Ignored] = []
     by_quote: dict[str, tuple[quotes.Stored, list[Attempt]]] = {}
     for attempt in reading.attempts:
         if actuals.job_id is not None and actuals.job_id not in (attempt.job_id, *attempt.job_names):
             continue
         found = _quote_of(connection, caller, attempt)
         if found is None:
-            ignored.append(Ignored(pointer="", detail="a job of the document has no quote"))
+            unquoted.append(Ignored(pointer="", detail=f"{_named(attempt)} has no quote"))
         else:
             by_quote.setdefault(found.id, (found, []))[1].append(attempt)
     if not by_quote and reading.attempts:
-        raise problems.NotFound("No quote was made for a job of this document")
+        told = "; ".join(entry.detail for entry in unquoted[:MOST_TOLD])
+        raise problems.NotFound(f"No quote was made for a job of this document: {told}" if told else "The document has no such job")
     targets: list[_Target] = []
     for quote, attempts in by_quote.values():
         run = quoted_run(quote)
@@ -202,7 +204,14 @@ def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals)
         mine = {(attempt.job_id, attempt.attempt) for attempt in attempts}
         kept = tuple(attempt for attempt in again.attempts if (attempt.job_id, attempt.attempt) in mine)
         targets.append((quote, run, Reading(attempts=kept)))
-    return targets, ignored
+    return targets, [*reading.ignored, *unquoted]
+
+
+def _named(attempt: Attempt) -> str:
+    """A job as its document names it, and by what its quote was looked for first."""
+    names = [f"external_ref {system}:{name}" for system, name in intake.references(attempt)[:1]]
+    names += [f"quote {quote_id}" for quote_id in attempt.quote_ids]
+    return f"job {attempt.job_id or '?'}" + (f" ({', '.join(names)})" if names else "")
 
 
 def _quote_of(connection: Connection, caller: Caller, attempt: Attempt) -> quotes.Stored | None:

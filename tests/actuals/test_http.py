@@ -319,7 +319,8 @@ def test_each_job_to_its_quote(client: TestClient) -> None:
     response = client.post("/v1/actuals", json={"format": "slurm_jobcomp", "document": posts})
     assert response.status_code == 201, response.text
     assert {(e["quote_id"], e["job_id"]) for e in response.json()["items"]} == {(five["id"], "5"), (six["id"], "6")}
-    assert any("has no quote" in entry["detail"] for entry in response.json()["ignored"])
+    unquoted = [entry["detail"] for entry in response.json()["ignored"] if "has no quote" in entry["detail"]]
+    assert any(detail.startswith("job 9 ") and "external_ref slurm:quotetest/9" in detail for detail in unquoted)
     timed_out = row(client, five["id"], "device_hours.run")
     assert (timed_out["bound"], timed_out["ratio"]) == ("lower", None)
 
@@ -331,7 +332,8 @@ def test_job_that_names_its_quote(client: TestClient) -> None:
     document |= {"tres_alloc": "gres/gpu=64,gres/gpu:h100=64", "script": f"#!/bin/bash\n#SBATCH --comment=quote:{made['id']}\n"}
     response = client.post("/v1/actuals", json={"format": "slurm_jobcomp", "document": document})
     assert response.status_code == 201 and row(client, made["id"], "device_hours.run")["measured"] == 64
-    assert client.post("/v1/actuals", json={"format": "slurm_jobcomp", "document": {**document, "script": ""}}).status_code == 404
+    refused = client.post("/v1/actuals", json={"format": "slurm_jobcomp", "document": {**document, "script": ""}})
+    assert refused.status_code == 404 and "job 77 " in refused.json()["detail"]
 
 
 def test_cancelled_while_pending(client: TestClient) -> None:
