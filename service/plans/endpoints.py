@@ -162,6 +162,18 @@ def _cost(run: Run, quote: Mapping[str, Any]) -> dict[str, str] | None:
     return {"amount": f"{rate[0] * Decimal(repr(hours)):.2f}", "currency": rate[1]}
 
 
+def _why_none(closest: Mapping[str, float]) -> str:
+    """How near the layouts that were put aside came to the limits."""
+    told = []
+    if "over_deadline" in closest:
+        told.append(f"the fastest layout that fits takes {closest['over_deadline']:,.0f} s ({closest['over_deadline'] / 86400:,.1f} days)")
+    if "over_budget" in closest:
+        told.append(f"the cheapest that fits and is in time takes {closest['over_budget']:,.0f} device-hours")
+    if "does_not_fit" in closest and not told:
+        told.append(f"the smallest needs {closest['does_not_fit'] / 2**30:,.1f} GiB a device")
+    return "no layout is within the limits: " + ("; ".join(told) if told else "none of them is legal, see rejected")
+
+
 def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> list[Note]:
     notes: list[Note] = []
 
@@ -170,6 +182,8 @@ def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> l
 
     if "efficiency" in asked.spec:
         note("efficiency_left_out", "a search predicts the time of every layout: efficiency is left out of the plans", "/spec/efficiency")
+    if not shortlist.found:
+        note("no_plan", _why_none(shortlist.closest))
     if shortlist.found and not shortlist.any_certain:
         note("none_certain_to_fit", "every layout's memory interval reaches beyond the device's memory")
     devices = {each.run.hardware.device.name for each in prepared.passes if each.run.hardware is not None}

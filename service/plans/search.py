@@ -77,8 +77,13 @@ class Found:
 
     candidates: Candidates
     rejected: Counter[str] = field(default_factory=Counter)
+    closest: dict[str, float] = field(default_factory=dict)  # by the reason: the least bytes, seconds or device-hours put aside
     searched: int = 0
     complete: bool = True
+
+    def came_close(self, reason: str, value: float) -> None:
+        """Remember the least of what was put aside for a reason."""
+        self.closest[reason] = min(value, self.closest.get(reason, value))
 
 
 def search(passes: Sequence[Pass], space: Space, held: int | None, limits: Limits, *, clock: Clock, until: float) -> Found:
@@ -87,7 +92,7 @@ def search(passes: Sequence[Pass], space: Space, held: int | None, limits: Limit
     kept: list[Candidates] = []
     for number, each in enumerate(passes):
         for columns in _legal(each.run, space, held, result, clock, until):
-            found = _priced(each, number, columns, held, limits, result.rejected)
+            found = _priced(each, number, columns, held, limits, result)
             if len(found):
                 kept.append(found)
         if not result.complete:
@@ -130,9 +135,9 @@ def _pieces(pending: list[dict[str, Values]]) -> Iterator[dict[str, Values]]:
         yield {name: column[start : start + PRICED] for name, column in joined.items()}
 
 
-def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | None, limits: Limits, rejected: Counter[str]) -> Candidates:
+def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | None, limits: Limits, result: Found) -> Candidates:
     """The layouts of a piece that fit and come in time."""
-    run, corrections = each.run, each.corrections
+    run, corrections, rejected = each.run, each.corrections, result.rejected
     assert run.hardware is not None
     rows = len(next(iter(columns.values()))) if columns else 1
     limit = float(run.hardware.device.memory_bytes)
@@ -145,6 +150,8 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
     hopeless = peaks.low * ones > limit
     rejected["does_not_fit"] += int(hopeless.sum())
     rejected["unlikely_to_fit"] += int((~fits & ~hopeless).sum())
+    if not fits.all():
+        result.came_close("does_not_fit", float(process[~fits].min()))
     columns = {name: column[fits] for name, column in columns.items()}
     process, certain = process[fits], (peaks.high * ones)[fits] <= limit
     if not len(process):
@@ -171,6 +178,9 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
         if seconds is not None:
             over = found.wall_clock_seconds > seconds
             rejected[name] += int(over.sum())
+            if over.any():
+                scale = run.hardware.device_count / 3600.0 if name == "over_budget" else 1.0
+                result.came_close(name, float(found.wall_clock_seconds[over].min()) * scale)
             found = found.take(~over)
     return found
 

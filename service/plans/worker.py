@@ -50,6 +50,7 @@ class Shortlist:
     found: int
     any_certain: bool
     rejected: dict[str, int]
+    closest: dict[str, float]
     searched: int
     complete: bool
 
@@ -68,6 +69,7 @@ def work(job: Job) -> Shortlist:
         found=len(rows),
         any_certain=bool(rows.certain.any()),
         rejected=dict(result.rejected),
+        closest=result.closest,
         searched=result.searched,
         complete=result.complete,
     )

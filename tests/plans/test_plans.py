@@ -201,6 +201,21 @@ def test_over_http(client: TestClient) -> None:
         assert plan["summary"]["fits"] in (True, "uncertain")
 
 
+def test_limits_that_nothing_meets_are_answered_with_what_comes_nearest(client: TestClient) -> None:
+    free = {"parallelism.tensor": [2, 4], "activation_checkpointing": ["full"]}
+    best = client.post("/v1/plans", json={"spec": SPEC, "free": free, "objective": "wall_clock", "limit": 1}).json()["plans"][0]["summary"]
+
+    def why(**limits: Any) -> str:
+        answer = client.post("/v1/plans", json={"spec": SPEC, "free": free, **limits}).json()
+        assert answer["plans"] == [] and [note["code"] for note in answer["warnings"]] == ["no_plan"]
+        return str(answer["warnings"][0]["detail"])
+
+    assert f"takes {best['wall_clock_seconds']['expected']:,.0f} s" in why(deadline_seconds=60)
+    assert "device-hours" in why(budget_device_hours=1)
+    small = {**SPEC["hardware"], "device": "v100-sxm-16gb"}
+    assert "GiB a device" in why(spec={**SPEC, "hardware": small, "batch": {"global_batch_size": 512, "micro_batch_size": 8}})
+
+
 def test_http_errors_point_into_the_body(client: TestClient) -> None:
     bad = client.post("/v1/plans", json={"spec": {**SPEC, "sequence_lenght": 1}, "free": FREE})
     assert bad.status_code == 422
