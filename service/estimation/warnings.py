@@ -340,7 +340,8 @@ def batch_exceeds_data(known: Known) -> Warning | None:
     rows = known.run.data.histogram
     batch = known.run.batch.global_batch_size
     pair = 2 if known.run.method.objective == "dpo" else 1
-    samples = read / length / pair if rows is None or known.run.data.packing == "packed" else sum(n for _, _, n in rows) * known.run.data.epochs
+    whole = rows is None or known.run.data.packing == "packed"
+    samples = read / length / pair if rows is None or whole else sum(n for _, _, n in rows) * known.run.data.epochs
     if samples >= batch:
         return None
     return Warning(
