@@ -6,6 +6,7 @@ Corrections from own measurements act on a peak; the parts then scale so that th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isclose
 
 from ..correction import Corrections
 from ..items import Basis, Item
@@ -59,16 +60,25 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
     plain["reserved"] = plain["allocated"] + gaps.fragmentation
     plain["process"] = plain["reserved"] + gaps.framework + gaps.communication
 
+    fragmentation, framework = gaps.fragmentation, gaps.framework
     scale = 1.0 if factors["allocated"] is None else factors["allocated"].factor
+    if factors["reserved"] is not None:
+        # What is inside cannot exceed the whole: an inner peak without measurements of its own shrinks with it, and measured
+        # ones that contradict each other leave nothing between them, never less than nothing.
+        target = plain["reserved"] * factors["reserved"].factor
+        if factors["allocated"] is None:
+            scale = min(scale, target / plain["allocated"])
+        fragmentation = max(target - plain["allocated"] * scale, 0.0)
+    if factors["process"] is not None:
+        target = plain["process"] * factors["process"].factor - gaps.communication
+        if factors["allocated"] is None and factors["reserved"] is None:
+            shrink = min(1.0, max(target, 0.0) / plain["reserved"])
+            scale, fragmentation = scale * shrink, fragmentation * shrink
+        framework = max(target - (plain["allocated"] * scale + fragmentation), 0.0)
     parts = {part: value * scale for part, value in raw.items()}
     states = _sum([parts[part] for part in STATES])
     allocated = _sum([states, *(parts[part] for part in ACTIVE)])
-    fragmentation, framework = gaps.fragmentation, gaps.framework
-    if factors["reserved"] is not None:
-        fragmentation = plain["reserved"] * factors["reserved"].factor - allocated
     reserved = allocated + fragmentation
-    if factors["process"] is not None:
-        framework = plain["process"] * factors["process"].factor - reserved - gaps.communication
     values = {"allocated": allocated, "reserved": reserved, "process": _sum([reserved, framework, gaps.communication])}
 
     precision, rule, over = run.precision, known.stack.overheads, _divided(run, known)
@@ -104,7 +114,10 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
         item.low, item.high = bounds.low, bounds.high
         factor = factors[name]
         if factor is not None:
-            item.basis, item.n, item.factor, item.uncalibrated = "calibrated", factor.n, factor.factor, plain[name]
+            # Where measured peaks contradict each other, the factor that remains is said.
+            left = values[name] / plain[name]
+            item.factor = factor.factor if isclose(left, factor.factor, rel_tol=1e-9) else left
+            item.basis, item.n, item.uncalibrated = "calibrated", factor.n, plain[name]
             item.low, item.high = values[name] * factor.low, values[name] * factor.high
     return found
 

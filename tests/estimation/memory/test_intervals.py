@@ -81,3 +81,25 @@ def test_a_search_has_the_bounds_of_the_quote() -> None:
         quoted, searched = items(patch)["memory.peak_process"], process_peaks(run_of(merged(SPEC, patch)), {})
         assert searched is not None
         assert (searched.expected, searched.low, searched.high) == (quoted.expected, quoted.low, quoted.high)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [{"process": 0.4}, {"reserved": 0.3}, {"allocated": 1.5, "process": 0.6}, {"allocated": 1.2, "reserved": 0.8, "process": 0.6}],
+)
+def test_measured_peaks_that_contradict_each_other_leave_no_negative_part(factors: dict[str, float]) -> None:
+    corrections = {
+        f"memory.peak_{name}": Factor(code=f"memory.peak_{name}", factor=value, n=9, low=0.9, high=1.1, cell="global")
+        for name, value in factors.items()
+    }
+    found = items({}, corrections)
+    values = {code: float(item.expected or 0.0) for code, item in found.items()}
+    assert min(values.values()) >= 0
+    for whole in {item.parent for item in found.values() if item.parent is not None}:
+        parts = sum(values[code] for code, item in found.items() if item.parent == whole)
+        assert parts == pytest.approx(values[whole], rel=1e-12)
+    assert values["memory.peak_allocated"] <= values["memory.peak_reserved"] <= values["memory.peak_process"]
+    if "allocated" not in factors:
+        (name, value), *_ = factors.items()
+        plain = float(items({})[f"memory.peak_{name}"].expected or 0.0)
+        assert values[f"memory.peak_{name}"] == pytest.approx(plain * value, rel=1e-9)
