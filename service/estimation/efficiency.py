@@ -273,8 +273,8 @@ def items(speed: Speed, *, steps: int | None) -> list[Item]:
     )  # fmt: skip
     parts = [
         Item(
-            code=f"time.step.{name}", section="time", quantity="seconds", expected=seconds, formula=FORMULAS.get(name, ""), basis=speed.basis,
-            parent="time.step",
+            code=f"time.step.{name}", section="time", quantity="seconds", expected=seconds, formula=FORMULAS.get(name, ""),
+            basis=speed.basis, parent="time.step",
         )
         for name, seconds in speed.parts
     ]  # fmt: skip
