@@ -13,6 +13,9 @@ from .wholes import whole
 # Tokenizing a gigabyte takes "less than 20 seconds on a server's CPU" (Hugging Face tokenizers, README): about 32 cores.
 TOKENIZE_CORE_SECONDS_PER_BYTE = 20 * 32 / 1e9
 TOKENIZE_RANGE = (0.3, 4.0)
+AT_TRAINING_EFFICIENCY = frozenset(
+    f"device_hours.{name}" for name in ("log_probabilities", "reference", "reward", "value_model", "judge", "update_epochs")
+)
 BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole model
 
 
@@ -40,7 +43,7 @@ def items(
 
     ``seconds_per_forward_token`` is the whole job's time for one token forward at the run's own efficiency.
     """
-    builder = _Builder(run, work, parameters, seconds_per_forward_token)
+    builder = _Builder(run, work, parameters, seconds_per_forward_token, training_hours)
     objective = run.method.objective
     if objective in ("ppo", "grpo"):
         builder.rollouts(required=True)
@@ -67,6 +70,7 @@ def items(
             "device_hours",
             parts,
             parent="device_hours.total",
+            together=AT_TRAINING_EFFICIENCY,
         )
     else:
         generation = Item(
@@ -96,9 +100,17 @@ class _Builder:
         work: Work,
         parameters: Any,
         seconds_per_forward_token: float | None,
+        training_hours: Item | None = None,
     ) -> None:
         self.run, self.work, self.parameters = run, work, parameters
         self.per_token = seconds_per_forward_token
+        # A forward pass is priced at training's pace, so it is as uncertain as that.
+        self.pace = exactly(1.0)
+        self.pace_basis: Basis = "formula"
+        if training_hours is not None and training_hours.expected and training_hours.low is not None and training_hours.high is not None:
+            expected = float(training_hours.expected)
+            self.pace = Spread(1.0, training_hours.low / expected, training_hours.high / expected)
+            self.pace_basis = training_hours.basis
         self.parts: list[Item] = []
         self.samples: float | None = None
         self.sampled_tokens: float | None = None  # prompt and answer, all rollouts
@@ -153,13 +165,13 @@ class _Builder:
         if self.per_token is None:
             self._unknown(name, "the time of a forward token is not known")
             return
-        prefill = self.per_token * read
+        prefill = self.pace.times(self.per_token * read)
         seconds = decoded.seconds
         said = (
             f"prompts read once: {read:.4g} tokens at the forward pass's price",
             *decoded.assumptions,
         )
-        total = Spread(seconds.expected + prefill, seconds.low + prefill, seconds.high + prefill)
+        total = Spread(seconds.expected + prefill.expected, seconds.low + prefill.low, seconds.high + prefill.high)
         self._part(name, total, "prefill + decoding", said, "prior")
 
     def policy_log_probabilities(self) -> None:
@@ -271,10 +283,10 @@ class _Builder:
             words = (said, "at the forward efficiency of training")
             self._part(
                 name,
-                exactly(self.per_token * float(tokens) * forwards),
+                self.pace.times(self.per_token * float(tokens) * forwards),
                 f"tokens x {forwards:.4g} forward passes",
                 words,
-                "formula",
+                self.pace_basis,
             )
 
     def _part(

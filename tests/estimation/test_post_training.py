@@ -44,6 +44,22 @@ def test_grpo_without_rollouts_is_unknown() -> None:
     assert "post_training.prompts" in (items["device_hours.rollouts"].reason or "")
 
 
+def test_passes_are_as_uncertain_as_the_training_whose_pace_they_take() -> None:
+    """Half and twice the training's hours are half and twice the reference's; what errs together adds up in full."""
+    one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"),
+              post_training=PostTraining(prompts=1000, samples_per_prompt=8, prompt_tokens=500, generated_tokens=500))  # fmt: skip
+    training = replace(TRAINING, low=5.0, high=20.0, basis="prior")
+    items = by_code(post_training.items(one, TOKENS, Counts(), seconds_per_forward_token=PER_TOKEN, training_hours=training))
+    for code in ("device_hours.reference", "device_hours.log_probabilities"):
+        item = items[code]
+        assert item.basis == "prior" and item.expected
+        assert (item.low, item.high) == (pytest.approx(item.expected / 2), pytest.approx(2 * item.expected))
+    generation = items["device_hours.generation"]
+    assert generation.high - generation.expected >= items["device_hours.reference"].high - items["device_hours.reference"].expected + (
+        items["device_hours.log_probabilities"].high - items["device_hours.log_probabilities"].expected
+    )
+
+
 def test_grpo_rollouts_outweigh_the_update() -> None:
     """1,000 prompts, 16 answers of 8,000 tokens: every pass by hand."""
     items = of("grpo", prompts=1000, samples_per_prompt=16, prompt_tokens=500, generated_tokens=8000, reward_parameter_count=2 * 10**9)
