@@ -58,7 +58,9 @@ Text = Annotated[str, Field(max_length=2000, strict=True)]
 class Part(BaseModel):
     """A part of the run spec: unknown fields, NaN and infinities are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, hide_input_in_errors=True, protected_namespaces=(), use_attribute_docstrings=True
+    )
 
 
 def fault(kind: str, message: str) -> PydanticCustomError:

@@ -48,16 +48,21 @@ class ExternalRef(Part):
     """The job's identity in the caller's own system."""
 
     system: Name
+    """`slurm`, `kubernetes`, or your own system's name."""
     id: Name
+    """What the system calls the job; Slurm: `cluster/number`, so that its accounting finds the quote."""
 
 
 class ModelSpec(Part):
     """The model: exactly one of a preset, a Hugging Face config and a parameter count."""
 
     preset: Name | None = None
+    """A name of `GET /v1/models`."""
     hf_config: dict[str, Any] | None = Field(default=None, description="A Hugging Face config.json as it is.")
     parameter_count: Positive | None = None
+    """All parameters, where the shape is not known; what shape is known may stand beside it."""
     active_parameter_count: Positive | None = None
+    """Of a mixture of experts: the parameters that one token uses."""
     num_hidden_layers: Layers | None = None
     hidden_size: Width | None = None
     num_attention_heads: Width | None = None
@@ -85,12 +90,18 @@ class LoraSpec(Part):
     """Low-rank adapters."""
 
     rank: Width | None = None
+    """8 where it is left out."""
     alpha: PositiveAmount | None = None
     target_modules: _Targets | None = None
+    """`all-linear` (the default), or names such as `q_proj`; the model's own names too."""
     dropout: Dropout | None = None
+    """0 where it is left out."""
     adapter_bytes: Literal[2, 4] | None = None
+    """Bytes of an adapter's parameter: 4 (the default of PEFT) or 2."""
     input_grads: Flag | None = None
+    """Whether the embeddings' output needs gradients (`enable_input_require_grads`)."""
     modules_to_save: Annotated[list[Name], Field(max_length=50)] | None = None
+    """Modules that are trained whole beside the adapters."""
 
     @field_validator("target_modules")
     @classmethod
@@ -103,18 +114,24 @@ class QuantizationSpec(Part):
     """How the frozen base is stored."""
 
     format: Literal["nf4", "fp4", "int8", "gptq_int4"] | None = None
+    """`nf4` where `qlora` leaves it out."""
     block_size: Width | None = None
+    """Weights that share a scale."""
     double_quantization: Flag | None = None
+    """Whether the scales are quantized too; false where it is left out."""
 
 
 class MethodSpec(Part):
     """What is trained and towards what."""
 
     kind: Literal["full", "lora", "qlora", "frozen"] | None = None
+    """`full` where it is left out."""
     objective: Literal["pretrain", "sft", "dpo", "reward_model", "ppo", "grpo"] | None = None
+    """`pretrain` where it is left out. Under `dpo` a sample is a pair: two sequences."""
     lora: LoraSpec | None = None
     quantization: QuantizationSpec | None = None
     frozen: Annotated[list[Name], Field(max_length=50)] | None = None
+    """Of kind `frozen`: `embeddings`, `lm_head`, `attention`, `mlp`, `norms`, or layers as `layers:0-15`."""
 
     @field_validator("frozen")
     @classmethod
@@ -155,21 +172,31 @@ class DatasetSpec(Part):
     version: Name | None = None
     tokens: Count | None = None
     weight: Amount | None = None
+    """Its share of the mixture; any scale."""
 
 
 class DataSpec(Part):
     """What is read: a number of tokens, or samples with their lengths."""
 
     total_tokens: Positive | None = None
+    """Input tokens read in the whole run, all epochs together; or else `samples` with their lengths."""
     samples: Positive | None = None
+    """Samples read in one epoch."""
     epochs: Repeats | None = None
+    """How often the samples are read: 1 where it is left out; a fraction is allowed."""
     prompt_tokens: _Lengths | None = None
+    """Tokens of a sample without a loss: one number for all, or a list."""
     target_tokens: _Lengths | None = None
+    """Tokens of a sample that the loss counts: one number for all, or a list paired with `prompt_tokens`."""
     lengths: LengthsSpec | None = None
     packing: Literal["none", "pad_to_max", "packed"] | None = None
+    """`none` pads to the longest of a micro-batch, `pad_to_max` to `sequence_length`, `packed` joins samples."""
     cross_sample_attention: Flag | None = None
+    """Whether packed samples see each other."""
     truncation: Flag | None = None
+    """Whether what exceeds `sequence_length` is cut; true where it is left out."""
     unique_tokens: Positive | None = None
+    """Distinct tokens, where some are repeated."""
     datasets: Annotated[list[DatasetSpec], Field(max_length=1000)] | None = None
 
     @model_validator(mode="after")
@@ -215,8 +242,11 @@ class BatchSpec(Part):
     """Sequences a step."""
 
     micro_batch_size: Positive | None = None
+    """Sequences of one data-parallel rank in one forward pass."""
     gradient_accumulation_steps: Positive | None = None
+    """Forward passes of a rank in one optimizer step."""
     global_batch_size: Positive | None = None
+    """Sequences of all ranks in one optimizer step; decides `gradient_accumulation_steps`."""
 
 
 class PrecisionSpec(Part):
@@ -224,9 +254,11 @@ class PrecisionSpec(Part):
 
     recipe: Literal["fp32", "bf16_mixed", "fp16_mixed", "bf16_pure", "fp8_mixed", "nvfp4_mixed"] | None = None
     weight_bytes: BytesPerParameter | None = None
+    """Under `lora` and `qlora` those of the frozen base."""
     gradient_bytes: BytesPerParameter | None = None
     master_weight_bytes: BytesPerParameter | None = None
     optimizer_state_bytes: BytesPerParameter | None = None
+    """All states of a parameter together."""
 
 
 OptimizerName = Literal[
@@ -249,11 +281,17 @@ class SoftwareSpec(Part):
     """The training stack and its switches."""
 
     stack: Literal["hf_transformers", "fsdp_native", "deepspeed", "megatron", "llm_foundry"] | None = None
+    """`fsdp_native`: torchtitan, torchtune, litgpt and the like."""
     compile: Flag | None = None
+    """Whether `torch.compile` is used."""
     fused_loss: Flag | None = None
+    """Whether the logits never exist whole."""
     logits_dtype_bytes: Literal[2, 4] | None = None
+    """Bytes of a logit as the loss reads it."""
     checkpoint_reentrant: Flag | None = None
+    """Whether activation checkpointing is the reentrant kind."""
     cpu_offload: Annotated[list[_Offload], Field(max_length=4)] | None = None
+    """What is kept in the host's memory: one, or a list."""
 
     @field_validator("cpu_offload", mode="before")
     @classmethod
@@ -272,12 +310,19 @@ class ParallelismSpec(Part):
     """How the run is laid out; data parallel is what is left of the devices."""
 
     tensor: Devices | None = None
+    """Ranks that share each matrix."""
     pipeline: Devices | None = None
+    """Stages."""
     context: Devices | None = None
+    """Ranks that share each sequence."""
     expert: Devices | None = None
+    """Ranks that share the experts of a layer."""
     sequence_parallel: Flag | None = None
+    """Whether tensor ranks share the sequence outside the matrices."""
     virtual_pipeline: Layers | None = None
+    """Pieces of the model on each stage (interleaved schedule)."""
     sharding: Literal["none", "zero1", "zero2", "zero3", "hybrid"] | None = None
+    """`none` is DDP, `zero3` FSDP's full shard, `hybrid` a full shard within `shard_group_size` ranks."""
     shard_group_size: Devices | None = None
 
 
@@ -296,8 +341,11 @@ class HardwareSpec(Part):
     """Devices and the links between them (bytes per second and device, one direction)."""
 
     device: Name
+    """A name of `GET /v1/devices`."""
     device_count: Devices | None = None
+    """All devices of the run; 1 where it is left out."""
     devices_per_node: Devices | None = None
+    """8 where it is left out."""
     intra_node_bytes_per_second: PositiveAmount | None = None
     inter_node_bytes_per_second: PositiveAmount | None = None
     device_override: DeviceOverrideSpec | None = None
@@ -307,10 +355,15 @@ class EfficiencySpec(Part):
     """What the caller knows of speed; left out, it is predicted."""
 
     mfu: Utilisation | None = None
+    """Share of the dense peak that the model's FLOPs reach, 0.4 for 40 %."""
     mfu_convention: Literal["6nd", "causal", "full_attention"] | None = None
+    """Which FLOPs `mfu` counts; `6nd` where it is left out."""
     hfu: Utilisation | None = None
+    """The same with recomputed FLOPs counted."""
     step_seconds: PositiveAmount | None = None
+    """Wall clock of one optimizer step."""
     input_tokens_per_second: PositiveAmount | None = None
+    """Of the whole job, all devices together."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -324,18 +377,24 @@ class RunSpec(Part):
     """A training run to be quoted. ``model`` and ``data`` are needed; the rest has stated defaults."""
 
     name: Name | None = None
+    """For people."""
     project: Name | None = None
+    """What `GET /v1/projects/{project_id}/ledger` gathers by."""
     labels: Annotated[dict[Name, Annotated[str, Field(max_length=200, strict=True)]], Field(max_length=50)] | None = None
+    """Anything to filter and group by; `team` and `cluster` have calibrations of their own."""
     external_ref: ExternalRef | None = None
     model: ModelSpec
     method: MethodSpec | None = None
     data: DataSpec
     sequence_length: Width | None = None
+    """Tokens of the longest sequence that is trained on; of an encoder-decoder the encoder's."""
     decoder_sequence_length: Width | None = None
+    """Of an encoder-decoder; as long as `sequence_length` where it is left out."""
     batch: BatchSpec | None = None
     precision: PrecisionSpec | None = None
     optimizer: OptimizerSpec | None = None
     activation_checkpointing: Literal["none", "selective", "full"] | None = None
+    """`full` keeps a block's input alone, `selective` recomputes a part, as the stack does it; `none` where it is left out."""
     attention: Literal["flash", "sdpa", "eager"] | None = None
     software: SoftwareSpec | None = None
     parallelism: ParallelismSpec | None = None
@@ -348,4 +407,6 @@ class RunSpec(Part):
     post_training: PostTrainingSpec | None = None
     rates: Annotated[list[RateSpec], Field(max_length=200)] | None = None
     interval_coverage: Coverage | None = None
+    """How often the truth should lie between `low` and `high`: 0.8 where it is left out."""
     calibration: Annotated[Name, Field(pattern=r"^[A-Za-z0-9._:-]{1,100}$")] | None = None
+    """`latest` where it is left out, `none`, or a version of `GET /v1/calibrations`."""
