@@ -119,7 +119,7 @@ def speed(run: Run, *, steps: int | None, tokens: float | None, flops: Flops, pr
     if predicted is not None and steps:
         parts = tuple((name, seconds * factor) for name, seconds in predicted.parts.items())
         expected = total([seconds for _, seconds in parts])
-        step = _around(expected, predicted.low, predicted.high, correction)
+        step = _possible(_around(expected, predicted.low, predicted.high, correction), None if bound is None else bound / steps)
         return Speed(
             step=step, training=step.times(steps), basis="prior" if correction is None else "calibrated", formula="sum of its parts",
             assumptions=(*(f"rests on {what}" for what in predicted.evidence), f"interval: {predicted.basis}"),
@@ -137,6 +137,11 @@ def _around(expected: float, low: float, high: float, correction: Factor | None)
     if correction is not None:
         low, high = correction.low, correction.high
     return Spread(expected, expected * low, expected * high)
+
+
+def _possible(time: Spread, bound: float | None) -> Spread:
+    """No interval of a prediction reaches below the time at the dense peak: nothing runs faster."""
+    return time if bound is None else Spread(time.expected, min(max(time.low, bound), time.expected), time.high)
 
 
 def _unknown(reason: str, bound: float | None = None) -> Speed:
@@ -215,7 +220,7 @@ def _prior(run: Run, steps: int | None, flops: Flops, bound: float | None, why_n
     plain = work / (_devices(run) * mfu * peak)
     spread = prior(1.0, 1 / PRIOR_SPREAD, PRIOR_SPREAD, run.interval_coverage)
     factor = 1.0 if correction is None else correction.factor
-    training = _around(plain * factor, spread.low, spread.high, correction)
+    training = _possible(_around(plain * factor, spread.low, spread.high, correction), bound)
     return Speed(
         step=_each(training, steps),
         training=training,
