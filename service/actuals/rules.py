@@ -74,8 +74,9 @@ def _flag(value: Value, attempt: Attempt, quoted: Quoted) -> Value:
         flags.append("device_count_differs")
     of_the_run = attempt.outcome == "completed" or codes.steady(value.code)
     comparable = of_the_run and comparison.comparable(value.code, value.scope, value.basis) is None
-    if item is not None and item.expected and value.value > 0 and comparable:
-        if not 1 / FAR < value.value / item.expected < FAR:
+    if item is not None and item.expected and comparable:
+        # A part of the job may have taken no time at all; what has a lower bound may not, and is flagged below.
+        if value.value > 0 and not 1 / FAR < value.value / item.expected < FAR:
             flags.append("far_from_estimate")
         whole = attempt.steps_completed is None or quoted.steps is None or attempt.steps_completed >= quoted.steps
         if item.lower_bound and value.value < item.lower_bound * BELOW_BOUND and (whole or value.code == "time.step"):
