@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import logging
 import os
@@ -11,6 +12,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+
+from pydantic import ValidationError
+from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
 from .settings import Settings
 
@@ -25,12 +29,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
         given.insert(0, "serve")
     options = parser.parse_args(given)
+    for name, hint in _unknown_settings():
+        print(f"runquote: {name} is not a setting and changes nothing{hint}", file=sys.stderr)
     try:
         result: int = options.run(options)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_input=False):
+            print(f"runquote: RUNQUOTE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}", file=sys.stderr)
+        return 2
     except (ValueError, RuntimeError) as error:
         print(f"runquote: {error}", file=sys.stderr)
         return 2
+    except ArgumentError as error:
+        print(f"runquote: RUNQUOTE_DATABASE_URL: {error}", file=sys.stderr)
+        return 2
+    except (OperationalError, ProgrammingError) as error:
+        told = str(error.orig).partition("\n")[0]
+        print(f"runquote: the database (RUNQUOTE_DATABASE_URL; `migrate` brings it up to date) says: {told}", file=sys.stderr)
+        return 1
     return result
+
+
+def _unknown_settings() -> list[tuple[str, str]]:
+    """Variables that look like settings and are none, with the nearest one."""
+    known = [f"RUNQUOTE_{name.upper()}" for name in Settings.model_fields]
+    strays = sorted(name for name in os.environ if name.startswith("RUNQUOTE_") and name.upper() not in known)
+    return [(name, f"; the nearest is {near[0]}" if (near := difflib.get_close_matches(name, known, n=1)) else "") for name in strays]
 
 
 def _parser() -> argparse.ArgumentParser:

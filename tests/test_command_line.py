@@ -189,3 +189,22 @@ def test_the_openapi_command_needs_no_database(tmp_path: Path) -> None:
     printed = run("openapi", folder=tmp_path)
     assert json.loads(printed.stdout)["info"]["title"] == "Runquote"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("RUNQUOTE_AUTH", "sometimes", "RUNQUOTE_AUTH: Input should be 'off' or 'required'"),
+        ("RUNQUOTE_DATABASE_URL", "nonsense", "RUNQUOTE_DATABASE_URL: "),
+        ("RUNQUOTE_DATABASE_URL", "sqlite:///empty.db", "`migrate` brings it up to date"),
+        ("RUNQUOTE_WORKRS", "2", "RUNQUOTE_WORKRS is not a setting and changes nothing; the nearest is RUNQUOTE_WORKERS"),
+    ],
+)
+def test_bad_settings_are_named(
+    name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert main(["keys", "list"]) != 0
+    errors = capsys.readouterr().err
+    assert told in errors and "Traceback" not in errors
