@@ -73,8 +73,11 @@ def _with_piloted_peaks(run: Run, before: Estimate, corrections: Corrections | N
     if not piloted:
         return before
     result = estimate(run, factors)
-    for code in piloted:
-        result.items[code].basis = "pilot"
+    for item in result.items:
+        # What lies above a measured peak rests on it too.
+        follows = item.basis == "calibrated" and item.code.startswith("memory.") and item.expected != before.items.expected(item.code)
+        if item.code in piloted or follows:
+            item.basis = "pilot"
     return result
 
 
