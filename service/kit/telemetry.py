@@ -5,6 +5,7 @@ Starlette's `BaseHTTPMiddleware` costs more than a whole quote and breaks contex
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -86,6 +87,15 @@ class Telemetry:
             log.error("request failed: %s", type(error).__name__, extra={"request_id": request_id})
             if status is None:
                 await problems.failure(Request(scope))(scope, receive, named)
+            raise
+        except asyncio.CancelledError:
+            # The server stops, and its patience is at an end: without an answer of ours it would say 500 in plain text.
+            if status is None:
+                stopping = problems.Unavailable(
+                    "The service is stopping; whether the request was done is not known: repeat it with the same Idempotency-Key",
+                    headers={"Retry-After": "5"},
+                )
+                await problems.respond(stopping, Request(scope))(scope, receive, named)
             raise
         finally:
             seconds = time.perf_counter() - started

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from service.kit.telemetry import JsonLines
+from service.kit.telemetry import JsonLines, Metrics, Telemetry
 from service.quotes import examples
 
 
@@ -42,3 +44,25 @@ def test_a_log_line_is_one_json_object(client: TestClient, caplog: pytest.LogCap
     assert line["status"] == 200
     assert line["message"] == "GET /v1/quotes 200"
     assert line["time"].endswith("Z")
+
+
+def test_a_request_that_the_stop_of_the_server_ends_is_told_so() -> None:
+    sent: list[Any] = []
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def stopped() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/v1/quotes", "headers": [], "query_string": b""}
+        task = asyncio.create_task(Telemetry(slow, Metrics())(scope, send, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(stopped())
+    assert sent[0]["status"] == 503 and (b"retry-after", b"5") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"])["type"] == "urn:runquote:problem:unavailable"
