@@ -77,7 +77,7 @@ for _stack in ("llm_foundry", "fsdp_native", "hf_transformers", "deepspeed", "me
     _prior(f"data_exposed@{_stack}", 1.0, 0.3)
 _prior("attention/eager", 0.4, 0.3)
 for _sharding in ("none", "zero1"):
-    _prior(f"matrix@megatron/{_sharding}", 1.0, 0.15)
+    _prior(f"matrix@megatron+eager/{_sharding}", 1.0, 0.15)
 _prior("attention_bytes", 0.8, 0.3)
 _prior("elementwise", 0.6, 0.3)
 _prior("elementwise+compile", 1.6, 0.3)

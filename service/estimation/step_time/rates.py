@@ -37,7 +37,10 @@ def names(k: Key) -> dict[str, tuple[str, ...]]:
     """Names of the coefficients of every rate."""
     architecture, stack, recipe, attention, sharding, compiled, fused_loss, sequence_parallel = k
     low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(recipe)
-    matrix = ("matrix", f"matrix:{architecture}", f"matrix@{stack}", f"matrix@{stack}/{sharding}")
+    # Unfused attention marks the older Megatron-DeepSpeed, whose two sources differ by a quarter in matrix speed and are told apart
+    # by their sharding alone. Where attention is fused, sharding has no business with the speed of a matrix product.
+    older = (f"matrix@{stack}+eager/{sharding}",) if attention == "eager" else ()
+    matrix = ("matrix", f"matrix:{architecture}", f"matrix@{stack}", *older)
     products = matrix if low is None else (*matrix, f"matrix/{low}", f"matrix/{low}:{architecture}")
     flash = ("attention", f"attention:{architecture}", f"attention@{stack}")
     elementwise = ("elementwise", f"elementwise@{stack}")
