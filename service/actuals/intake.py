@@ -88,7 +88,11 @@ def choose(reading: Reading, wanted: Sequence[str], stated: bool) -> Reading:
         return reading
     matching = tuple(a for a in reading.attempts if set(wanted) & {a.job_id, *a.job_names})
     if matching:
-        return replace(reading, attempts=matching)
+        others = len(reading.attempts) - len(matching)
+        left = Ignored(
+            pointer="", detail=f"{others} attempts of other jobs than the quote's; post the document to /v1/actuals for all of them"
+        )
+        return replace(reading, attempts=matching, ignored=(*reading.ignored, *((left,) if others else ())))
     if stated and reading.attempts:
         raise refused("/job_id", "the document holds no such job that has ended")
     if not reading.attempts:

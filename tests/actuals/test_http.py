@@ -309,6 +309,7 @@ def test_which_job(client: TestClient) -> None:
     assert pointers(post(client, made["id"], {**body, "job_id": "999"}, 422)) == ["/job_id"]
     answer = post(client, made["id"], {**body, "job_id": "4_1"})
     assert {entry["job_id"] for entry in answer["items"]} == {"9"}
+    assert any("attempts of other jobs" in part["detail"] for part in answer["ignored"]), "what is left out is said"
 
 
 def test_each_job_to_its_quote(client: TestClient) -> None:
