@@ -38,6 +38,16 @@ SPEC: dict[str, Any] = {
     "parallelism": {"sharding": "zero1", "sequence_parallel": True},
     "hardware": {"device": "h100-sxm-80gb", "device_count": 5040},
 }
+# The batch is free, so that it comes out even whatever the layout.
+DENSE: dict[str, list[Any]] = {
+    "parallelism.tensor": [1, 2, 4, 8],
+    "parallelism.pipeline": [1, 2, 4, 8, 16, 32],
+    "parallelism.context": [1, 2, 4, 8, 16],
+    "parallelism.virtual_pipeline": [1, 2, 4],
+    "batch.micro_batch_size": [1, 2, 4, 8, 16, 32, 64, 128],
+    "batch.gradient_accumulation_steps": [32 * step for step in range(1, 65)],
+    "activation_checkpointing": ["none", "selective", "full"],
+}
 FREE: dict[str, list[Any]] = {
     "parallelism.tensor": [1, 2, 4, 8],
     "parallelism.pipeline": list(range(1, 33)),
@@ -48,13 +58,13 @@ FREE: dict[str, list[Any]] = {
 }
 
 
-def searched() -> None:
-    """Layouts a second of a whole search, and of its arrays against one layout at a time."""
-    wanted = space.read(FREE)
+def searched(name: str, spec: dict[str, Any], free: dict[str, list[Any]]) -> None:
+    """Layouts a second of a whole search."""
+    wanted = space.read(free)
     rates, priced = [], 0
     for _ in range(3):
         begin = time.perf_counter()
-        prepared = prepare(SPEC, wanted, lambda _, __: {})
+        prepared = prepare(spec, wanted, lambda _, __: {})
         held = prepared.held_global_batch_size
         outcome = search.search(prepared.passes, wanted, held, Limits(), clock=time.monotonic, until=time.monotonic() + 300)
         seconds = time.perf_counter() - begin
@@ -63,7 +73,7 @@ def searched() -> None:
         rates.append(outcome.searched / seconds)
     share = priced / outcome.searched
     rate = statistics.median(rates)
-    print(f"search: {outcome.searched} layouts, {priced} legal; {rate:,.0f} all/s, {rate * share:,.0f} legal/s")
+    print(f"{name}: {outcome.searched} layouts, {priced} legal; {rate:,.0f} all/s, {rate * share:,.0f} legal/s")
 
 
 def arrays_and_scalars() -> None:
@@ -156,7 +166,8 @@ def latencies(url: str, seconds: float) -> list[float]:
 
 def beside_searches() -> None:
     """The latency of `/healthz` idle and while two searches run."""
-    body = {"spec": SPEC, "free": FREE, "limit": 1, "time_budget_seconds": 20}
+    # Wide enough that each search runs for a second and more: what is measured is other requests beside a search that runs.
+    body = {"spec": SPEC, "free": {**FREE, "batch.micro_batch_size": list(range(1, 257))}, "limit": 1, "time_budget_seconds": 20}
     with served() as url:
         latencies(url, 1.0)
         idle = latencies(url, 6.0)
@@ -182,6 +193,8 @@ def beside_searches() -> None:
 
 
 if __name__ == "__main__":
-    searched()
+    dense = {**SPEC, "batch": {}, "hardware": {**SPEC["hardware"], "device_count": 4096}}
+    searched("a space of which most is legal", dense, DENSE)
+    searched("a space of which little is legal", SPEC, FREE)
     arrays_and_scalars()
     beside_searches()
