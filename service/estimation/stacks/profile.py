@@ -150,6 +150,7 @@ class Stack:
     intervals: Mapping[str, Interval]  # by observable: allocated, reserved, process
     measured_methods: frozenset[str] = frozenset({"full"})  # of the rows behind the intervals; others get wider ones
     measured_compiled: bool = False
+    measured_attention: frozenset[str] = frozenset({"flash", "sdpa", "eager"})
     loss_by_family: Mapping[str, LossRule] = field(default_factory=dict)
     kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
     kept_compiled: float = 1.0
