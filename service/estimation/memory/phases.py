@@ -163,6 +163,11 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
             kept_one = kept_one + setting.first_positions * local
         if setting.first_squares:
             kept_one = kept_one + setting.first_squares * (local * setting.length) / spread.tensor
+    encoded: Number = 0.0
+    if setting.cross:  # the encoder's output: an input of every checkpointed decoder block, else held until the loss is known
+        encoded = last * (tokens_of(setting, spread) * (RESIDUAL[mode] * setting.hidden) / spread.sequence_split)
+        if setting.checkpointing == "full":
+            kept_one = kept_one + encoded
     kept = kept_one * stage.in_flight
     others = kept - kept_one
     if "activations" in run.software.cpu_offload:
@@ -178,12 +183,14 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     rows = tokens if setting.head_per_token else spread.micro
     entries = rows * (setting.vocabulary / spread.tensor) * last
     outside = tokens * (_final_norm(setting) / spread.sequence_split) * last
-    if setting.pixels and stage.first:
-        outside = outside + tokens * (4.0 * setting.pixels)
     saved = _saved_logits(run, setting)
     forward_logits = entries * (saved + setting.loss.forward_extra[mode])
     backward_logits = entries * (saved + setting.loss.backward_extra[mode])
     hidden_out: Number = residual * last if mode == AUTOCAST or not setting.head_trained else 0.0
+    if setting.scaled_output:
+        hidden_out = hidden_out + residual * last
+    if setting.checkpointing == "none" and not setting.encoded_kept:
+        hidden_out = add(hidden_out, encoded)
 
     # Copies: autocast's 16-bit weights, gradients that stand from earlier micro-batches, the token table's gradient.
     casts: Number = 2.0 * own.matrices if mode == AUTOCAST and stack.weight_casts else 0.0
@@ -200,6 +207,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     if run.optimizer.name in WIDE_STATES and "optimizer" not in run.software.cpu_offload:
         wider = max(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / spread.states_over
+    if setting.pixels and stage.first:  # the batch's images stay through the step
+        fixed = fixed + tokens * (4.0 * setting.pixels)
     late_share = setting.late_share
 
     def phase(name: str, grads: Number, activations: Number, logits: Number, *transients: Number) -> Phase:

@@ -80,6 +80,8 @@ class Setting:
     norms_trained: bool
     head_per_token: bool
     cross: bool  # an encoder and a decoder
+    encoded_kept: bool  # blocks keep the encoder's output uncast, and count it
+    scaled_output: bool  # the head reads a scaled copy of the last hidden state (T5 with a tied head)
     quantized_head: bool
     kept_scale: float
     reference: bool  # a second, frozen copy of the model answers beside the trained one
@@ -177,6 +179,8 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),
         cross=model.encoder_decoder,
+        encoded_kept=mode != AUTOCAST and method.part("attention") and any(decoder and kept.shared_squares for _, kept, decoder in firsts),
+        scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),
         head_per_token=model.head is not None and model.head.per_token,
         quantized_head=stack.quantized_outside and run.method.quantization is not None,
         kept_scale=_kept_scale(stack, run),
