@@ -13,7 +13,7 @@ import numpy as np
 
 from ..architecture import Architecture
 from ..by_identity import ByIdentity
-from ..parameters import trained
+from ..parameters import adapters_outside, trained
 from ..run import Method, PostTraining, Precision, Run, Software
 from ..stacks import STACKS
 from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
@@ -174,7 +174,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         trained_embedding=embedding if method.embeddings else 0.0,
         trained_head=head if head_trained else 0.0,
         trained_outside=outside if method.part("norms") else 0.0,
-        outside_adapters=_saved_modules(model, run.method),
+        outside_adapters=_outside_adapters(model, run.method),
         head_trained=head_trained,
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),
@@ -239,8 +239,13 @@ def _before(kind: Kind, blocks: int) -> np.ndarray[Any, Any]:
     return np.cumsum(marks)
 
 
+def _outside_adapters(model: Architecture, method: Method) -> float:
+    """Weights outside the blocks that train beside the frozen ones: low-rank pairs, and copies that ``modules_to_save`` makes."""
+    pairs = () if method.lora is None else adapters_outside(model, method.lora)
+    return float(sum(pair.parameters for pair in pairs)) + _saved_modules(model, method)
+
+
 def _saved_modules(model: Architecture, method: Method) -> float:
-    """Weights outside the blocks that ``modules_to_save`` trains whole beside the frozen ones."""
     names = method.lora.modules_to_save if method.lora is not None else ()
     head = model.head
     sizes = [float(head.parameters)] if head is not None and any(head.name.endswith(name) for name in names) else []
