@@ -239,6 +239,11 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
         lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
     moments: list[Phase] = []
+    if setting.checkpointing == "full":  # inside the MLP of the last block, which outweighs a small head's logits
+        factors = 3.0 if setting.kinds[-1].layer.mlp.gated else 2.0  # of the product: both, and the product itself
+        inside = tokens * (factors * width * setting.widest / spread.tensor)
+        inside = inside + residual + tokens * (width * setting.hidden) / spread.sequence_split  # its residual, and that normalised
+        moments.append(phase("forward", standing, kept, 0.0, shard.gathered, casts - head_cast, inside))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
         scores = tokens * (setting.scores * setting.length) / spread.tensor
         done = (own.trained_block - own.trained_attention) * precision.gradient_bytes / states.gradients_over
