@@ -107,7 +107,7 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     items.add(again)
     items.extend(after)
     parts = [item for item in (*small_runs, again, *after) if item.parent == "device_hours.total"]
-    items.add(reserves.budget(hours, parts))
+    items.add(reserves.budget(hours, parts, decoded=any(item.code in post_training.DECODED for item in after)))
     items.extend(cost.items(run, items.get))
     return Estimate(
         run=run,

@@ -14,10 +14,7 @@ WEIGHT_BYTES = 2  # generation reads bf16 weights, whatever the trainer holds
 BANDWIDTH_SHARE = 0.6
 # ... and at large batches it is bound by the matrix units, at about the efficiency of training.
 COMPUTE_SHARE = 0.3
-DECODE_RANGE = (
-    0.5,
-    2.5,
-)  # of the expected seconds, 80 %: batch, scheduling and ragged lengths
+DECODE_RANGE = (0.5, 2.5)  # of the expected seconds, 80 %: batch, scheduling and ragged lengths
 EVALUATION_BATCH = 32  # sequences decoded together by one copy of the model: batches of evaluation harnesses, 8 to 128
 ROLLOUT_BATCH = 128  # sequences an inference engine keeps in flight for one copy of the model (vLLM's default limit is 256)
 MEMORY_SHARE = 0.6  # of a device's memory may hold weights, the rest is the key/value cache
@@ -32,8 +29,10 @@ class Decoded:
     reason: str | None = None
 
 
-def key_value_bytes(run: Run) -> float:
-    """Bytes of cache a token of context, all layers; 0 where the shape is not known."""
+def key_value_bytes(run: Run) -> float | None:
+    """Bytes of cache a token of context, all layers; None where the shape is not known."""
+    if not run.architecture.shape_known:
+        return None
 
     def one(attention: Attention) -> int:
         if attention.latent and attention.key_value_lora_rank is not None:
@@ -64,21 +63,22 @@ def decode(run: Run, parameters: Any, generated: float, context: float, batch: i
     spread_over = min(spread_over, hardware.device_count)
     copies = max(hardware.device_count / spread_over, 1.0)
     # A batch touches every weight of a dense model, and of a mixture at most what its tokens are routed to.
-    read = min(weights, active * WEIGHT_BYTES * batch) + batch * context * key_value_bytes(run)
+    cache = key_value_bytes(run)
+    read = min(weights, active * WEIGHT_BYTES * batch) + batch * context * (cache or 0.0)
     bandwidth = read / (spread_over * device.hbm_bytes_per_second * BANDWIDTH_SHARE)
     peak = device.reference_peak_flops_per_second
     compute = 0.0 if peak is None else 2 * active * batch / (spread_over * peak * COMPUTE_SHARE)  # 2N a token: Kaplan, section 2.1
     step = max(bandwidth, compute)
     seconds = generated / (copies * batch) * step
     low, high = DECODE_RANGE
+    kept = (
+        f"the cache of {context:.4g} tokens a sequence" if cache is not None else "no cache, whose size the model's unknown layers decide,"
+    )
     bound = "memory bandwidth" if bandwidth >= compute else "the matrix units"
     return Decoded(
         multiples(seconds, low, high, run.interval_coverage),
         (
             f"{generated:.4g} tokens decoded in batches of {batch} by {copies:g} copies of {spread_over} device(s), bound by {bound}",
-            (
-                f"bf16 weights and the cache of {context:.4g} tokens a sequence read once a step at "
-                f"{BANDWIDTH_SHARE:.0%} of {device.hbm_bytes_per_second:.3g} B/s"
-            ),
+            (f"bf16 weights and {kept} read once a step at {BANDWIDTH_SHARE:.0%} of {device.hbm_bytes_per_second:.3g} B/s"),
         ),
     )

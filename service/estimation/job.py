@@ -64,14 +64,12 @@ def estimate(
     training_lower_bound: float | None = None,
     training_basis: Basis = "formula",
     unknown_reason: str = "the step time is not known",
-    forward_share: float | None = None,
     operations: Factor | None = None,
 ) -> Job:
     """Every item of the job but ``time.step`` and ``time.training``, which the step time's owner adds.
 
-    ``training`` is the time of all steps; ``forward_share`` the forward pass's share of a step (left out: by method).
-    ``operations`` is what own actuals say the whole job takes over what its parts add up to: the parts beside training are
-    scaled until the whole is that multiple.
+    ``training`` is the time of all steps. ``operations`` is what own actuals say the whole job takes over what its parts add
+    up to: the parts beside training are scaled until the whole is that multiple.
     """
     steps, tokens = work.steps, work.input_tokens
     if run.hardware is None or training is None:
@@ -83,8 +81,7 @@ def estimate(
         why = "the cadence is told in steps and their number is not known: sequence_length is not given"
     else:
         plan = job_parts.cadence(run, steps, step, training, checkpoint.full, checkpoint.weights)
-    share = evaluation.forward_share(run) if forward_share is None else forward_share
-    per_token = training.times(share / tokens) if tokens else None
+    per_token = training.times(evaluation.forward_share(run) / tokens) if tokens else None
     startup = job_parts.startup(run, _loaded_bytes(run, parameters, checkpoint))
     stall = job_parts.data_stall(run, tokens, training)
     tested = evaluation.items(run, parameters, steps, per_token)
@@ -117,7 +114,10 @@ def estimate(
             step, words = job_parts.typical_step(training, tokens)
         lost = job_parts.restarts(run, plan, step, together(training, saving.seconds, tested_seconds, stall.seconds), step_words=words)
         causes = _causes(plan, lost)
-        timed["restarts"] = whole("time.restarts", "time", "seconds", causes, parent="time.wall_clock", assumptions=RESTART_ASSUMPTIONS)
+        left_out = () if tested.whole.expected is not None else ("time.evaluation is not known: interruptions during it are left out",)
+        timed["restarts"] = whole(
+            "time.restarts", "time", "seconds", causes, parent="time.wall_clock", assumptions=RESTART_ASSUMPTIONS + left_out
+        )
     if operations is not None:
         _calibrate(timed, causes, tested.parts, operations)
     clock = whole(
@@ -170,15 +170,13 @@ def wall_clock_seconds(
     step: Spread,
     training: Spread,
     checkpoint: CheckpointBytes,
-    forward_share: float | None = None,
 ) -> Number | None:
     """The expected ``time.wall_clock`` of every layout of a search: the sum that :func:`estimate` makes, to the last bit.
 
     None where a part is not known; infinite where a layout is interrupted faster than it recovers.
     """
     plan = job_parts.cadence(run, work.steps, step, training, checkpoint.full, checkpoint.weights)
-    share = evaluation.forward_share(run) if forward_share is None else forward_share
-    per_token = training.times(share / work.input_tokens)
+    per_token = training.times(evaluation.forward_share(run) / work.input_tokens)
     tested = evaluation.expected_seconds(run, parameters, work.steps, per_token)
     if tested is None:
         return None
@@ -319,11 +317,20 @@ def _unknown(run: Run, steps: Any, reason: str) -> Job:
     result.append(unknown("time.wall_clock", "time", "seconds", reason))
     result += [unknown(f"device_hours.{name}", "time", "device_hours", reason, parent="device_hours.run") for name in PARTS]
     result.append(unknown("device_hours.run", "time", "device_hours", reason, parent="device_hours.total"))
+    return Job(items=tuple(result), reserves=(), saves=_saves_without_time(run, steps, reason), seconds_per_forward_token=None)
+
+
+def _saves_without_time(run: Run, steps: Any, reason: str) -> Saves:
+    """Checkpoints as far as steps alone tell them."""
     policy = run.checkpointing
-    saves = Saves(main=None, reason=reason)
-    if steps is not None and policy.interval_steps is not None:
-        light = policy.weights_interval_steps
-        saves = Saves(main=float(-(-steps // policy.interval_steps)), weights_tier=float(-(-steps // light)) if light else 0.0)
-    elif policy.interval_seconds is None and policy.interval_steps is None:
-        saves = Saves(main=1.0, reason="no cadence and no step time: the last checkpoint alone")
-    return Job(items=tuple(result), reserves=(), saves=saves, seconds_per_forward_token=None)
+    light = policy.weights_interval_steps
+    if steps is None and (policy.interval_steps is not None or light is not None):
+        return Saves(main=None, reason=reason)
+    tier = 0.0 if light is None else float(-(-steps // light))
+    if policy.interval_steps is not None:
+        return Saves(main=float(-(-steps // policy.interval_steps)), weights_tier=tier)
+    if policy.interval_seconds is not None:
+        return Saves(main=None, weights_tier=tier, reason=reason)
+    return Saves(
+        main=1.0, weights_tier=tier, reason="neither cadence nor the time of a step is known: the last checkpoint alone is counted"
+    )

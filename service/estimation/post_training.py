@@ -1,21 +1,20 @@
-"""What post-training spends beside its updates: rollouts, reward and reference passes, tools, judges and people."""
+"""What post-training spends beside its updates: rollouts, reward and reference passes, judges; other hours beside them."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+from . import other_hours
 from .generation import ROLLOUT_BATCH, decode
 from .items import Basis, Item, unknown
 from .run import Run
-from .spread import Spread, exactly, multiples
+from .spread import Spread, exactly
 from .wholes import whole
 
-# Tokenizing a gigabyte takes "less than 20 seconds on a server's CPU" (Hugging Face tokenizers, README): about 32 cores.
-TOKENIZE_CORE_SECONDS_PER_BYTE = 20 * 32 / 1e9
-TOKENIZE_RANGE = (0.3, 4.0)
 AT_TRAINING_EFFICIENCY = frozenset(
     f"device_hours.{name}" for name in ("log_probabilities", "reference", "reward", "value_model", "judge", "update_epochs")
 )
+DECODED = frozenset({"device_hours.rollouts", "device_hours.preference_pairs"})
 BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole model
 
 
@@ -85,9 +84,9 @@ def items(
     return [
         generation,
         *parts,
-        *_tools(run, builder),
-        *_people(run),
-        *_preparation(run, work),
+        *other_hours.tools(run, builder.samples),
+        *other_hours.people(run),
+        *other_hours.preparation(run),
     ]
 
 
@@ -129,7 +128,9 @@ class _Builder:
         if wanted.generated_tokens is None:
             self._unknown("rollouts", "give post_training.generated_tokens")
             return
-        read = wanted.prompt_tokens or 0
+        read = self._prompt("rollouts")
+        if read is None:
+            return
         self.sampled_tokens = self.samples * (read + wanted.generated_tokens)
         self._sampled(
             "rollouts",
@@ -149,13 +150,27 @@ class _Builder:
                 "give post_training.generated_tokens, the length of one answer",
             )
             return
-        pairs, read = float(wanted.preference_pairs), wanted.prompt_tokens or 0
+        pairs, read = float(wanted.preference_pairs), self._prompt("preference_pairs")
+        if read is None:
+            return
         self._sampled(
             "preference_pairs",
             pairs * read,
             2 * pairs * wanted.generated_tokens,
             read + wanted.generated_tokens / 2,
         )
+
+    def _prompt(self, name: str) -> float | None:
+        """Tokens of a prompt: as given, else the mean of the data's; where neither says, the part is unknown."""
+        given = self.run.post_training.prompt_tokens
+        if given is not None:
+            return float(given)
+        rows = self.run.data.histogram or ()
+        read = sum(prompt * count for prompt, _, count in rows)
+        if read:
+            return read / sum(count for _, _, count in rows)
+        self._unknown(name, "give post_training.prompt_tokens: no prompt of data says how long one is")
+        return None
 
     def _sampled(self, name: str, read: float, generated: float, context: float) -> None:
         decoded = decode(self.run, self.parameters, generated, context, ROLLOUT_BATCH)
@@ -167,12 +182,11 @@ class _Builder:
             return
         prefill = self.pace.times(self.per_token * read)
         seconds = decoded.seconds
-        said = (
-            f"prompts read once: {read:.4g} tokens at the forward pass's price",
-            *decoded.assumptions,
-        )
+        said = [f"prompts read once: {read:.4g} tokens at the forward pass's price", *decoded.assumptions]
+        if self.run.post_training.prompt_tokens is None:
+            said.append("post_training.prompt_tokens is not given: prompts are as long as those of data on average")
         total = Spread(seconds.expected + prefill.expected, seconds.low + prefill.low, seconds.high + prefill.high)
-        self._part(name, total, "prefill + decoding", said, "prior")
+        self._part(name, total, "prefill + decoding", tuple(said), "prior")
 
     def policy_log_probabilities(self) -> None:
         """The sampled tokens' probabilities under the policy, read once before the updates."""
@@ -324,94 +338,3 @@ class _Builder:
                 parent="device_hours.generation",
             )
         )
-
-
-def _tools(run: Run, builder: _Builder) -> list[Item]:
-    """Processor hours of tools that rollouts call."""
-    seconds = run.post_training.tool_seconds_per_sample
-    if seconds is None:
-        return []
-    formula = "samples x tool seconds / 3600"
-    if builder.samples is None:
-        return [
-            unknown(
-                "cpu_hours.tools",
-                "reserves",
-                "cpu_hours",
-                "give post_training.prompts",
-                formula=formula,
-            )
-        ]
-    return [
-        Item(
-            code="cpu_hours.tools",
-            section="reserves",
-            quantity="cpu_hours",
-            expected=builder.samples * seconds / 3600,
-            formula=formula,
-            assumptions=("tools run on processors while other rollouts are decoded: they hold up no device",),
-        )
-    ]
-
-
-def _people(run: Run) -> list[Item]:
-    """Hours of human review."""
-    wanted = run.post_training
-    if not wanted.human_review_items:
-        return []
-    formula = "items x seconds an item / 3600"
-    if wanted.human_seconds_per_item is None:
-        return [
-            unknown(
-                "human_hours.review",
-                "reserves",
-                "human_hours",
-                "give post_training.human_seconds_per_item",
-                formula=formula,
-            )
-        ]
-    hours = wanted.human_review_items * wanted.human_seconds_per_item / 3600
-    return [
-        Item(
-            code="human_hours.review",
-            section="reserves",
-            quantity="human_hours",
-            expected=hours,
-            formula=formula,
-            basis="given",
-        )
-    ]
-
-
-def _preparation(run: Run, work: Work) -> list[Item]:
-    """Processor hours before training: tokenizing, and cleaning where raw data is declared."""
-    result: list[Item] = []
-    declared = run.data_pipeline
-    if declared.processed_bytes is not None:
-        seconds = declared.processed_bytes * TOKENIZE_CORE_SECONDS_PER_BYTE / 3600
-        low, high = TOKENIZE_RANGE
-        hours = multiples(seconds, low, high, run.interval_coverage)
-        result.append(
-            Item(
-                code="cpu_hours.tokenization",
-                section="reserves",
-                quantity="cpu_hours",
-                expected=hours.expected,
-                low=hours.low,
-                high=hours.high,
-                formula="processed bytes x 640 core-seconds a gigabyte / 3600",
-                basis="prior",
-                assumptions=("a gigabyte of text in 20 s on about 32 cores (Hugging Face tokenizers)",),
-            )
-        )
-    if declared.raw_bytes is not None:
-        result.append(
-            unknown(
-                "cpu_hours.data_preparation",
-                "reserves",
-                "cpu_hours",
-                "cleaning, deduplication and download have no published rate that carries over; measure a sample",
-                formula="raw bytes x core-seconds a byte / 3600",
-            )
-        )
-    return result

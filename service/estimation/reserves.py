@@ -53,19 +53,9 @@ def rerun(run: Run, run_hours: Item) -> Item:
             formula=formula,
             parent=parent,
         )
-    hours = float(run_hours.expected)
     if given is not None:
-        return Item(
-            code="device_hours.rerun",
-            section="reserves",
-            quantity="device_hours",
-            expected=hours * given,
-            low=(hours if run_hours.low is None else run_hours.low) * given,
-            high=(hours if run_hours.high is None else run_hours.high) * given,
-            formula=f"{given:g} x device_hours.run",
-            basis="given",
-            parent=parent,
-        )
+        return _share_of_run("device_hours.rerun", given, run_hours, parent)
+    hours = float(run_hours.expected)
     share = prior(RERUN_FRACTION, RERUN_LOW, RERUN_HIGH, run.interval_coverage)
     small = run.hardware is not None and run.hardware.device_count < 64
     return Item(
@@ -89,6 +79,22 @@ def rerun(run: Run, run_hours: Item) -> Item:
     )
 
 
+def _share_of_run(code: str, share: float, run_hours: Item, parent: str) -> Item:
+    """A fraction that the caller gave of the run's hours, as uncertain as they are."""
+    hours = float(run_hours.expected or 0.0)
+    return Item(
+        code=code,
+        section="reserves",
+        quantity="device_hours",
+        expected=hours * share,
+        low=(hours if run_hours.low is None else run_hours.low) * share,
+        high=(hours if run_hours.high is None else run_hours.high) * share,
+        formula=f"{share:g} x device_hours.run",
+        basis="given",
+        parent=parent,
+    )
+
+
 def ablation(run: Run, run_hours: Item) -> list[Item]:
     """``device_hours.ablation`` with its parts by kind."""
     code, parent = "device_hours.ablation", "device_hours.total"
@@ -99,17 +105,7 @@ def ablation(run: Run, run_hours: Item) -> list[Item]:
             reason = f"device_hours.run: {run_hours.reason}"
             parts.append(unknown(f"{code}.fraction", "reserves", "device_hours", reason, parent=code))
         else:
-            parts.append(
-                Item(
-                    code=f"{code}.fraction",
-                    section="reserves",
-                    quantity="device_hours",
-                    expected=float(run_hours.expected) * declared.ablation_fraction,
-                    formula=f"{declared.ablation_fraction:g} x device_hours.run",
-                    basis="given",
-                    parent=code,
-                )
-            )
+            parts.append(_share_of_run(f"{code}.fraction", declared.ablation_fraction, run_hours, code))
     kinds: dict[str, float] = {}
     said: dict[str, list[str]] = {}
     for small in declared.ablation_runs:
@@ -148,13 +144,21 @@ def ablation(run: Run, run_hours: Item) -> list[Item]:
     return [whole(code, "reserves", "device_hours", parts, parent=parent), *parts]
 
 
-def budget(run_hours: Item, others: Sequence[Item]) -> Item:
-    """``device_hours.total`` = run + ablation + rerun + generation."""
+def budget(run_hours: Item, others: Sequence[Item], *, decoded: bool = False) -> Item:
+    """``device_hours.total`` = run + ablation + rerun + generation.
+
+    Given fractions of the run's hours, and passes at its pace, are off by what the run is off by. Of ablations nothing else has an
+    interval. The prior of reruns is of failures, and what is ``decoded`` takes another pace: those err on their own.
+    """
+    together = {"device_hours.run", "device_hours.ablation"}
+    together |= {one.code for one in others if one.code == "device_hours.rerun" and one.basis == "given"}
+    together |= set() if decoded else {"device_hours.generation"}
     return whole(
         "device_hours.total",
         "reserves",
         "device_hours",
         [run_hours, *others],
         lower_bound=run_hours.lower_bound,
+        together=frozenset(together),
         assumptions=("device-hours of the run's own device; work on other devices is not converted into them",),
     )

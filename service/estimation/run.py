@@ -118,7 +118,7 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The training stack and its switches; what a stack saves and fuses is data in ``stacks.py``."""
+    """The training stack and its switches; what a stack saves and fuses is data in ``stacks``."""
 
     stack: Stack = "hf_transformers"
     compile: bool = False

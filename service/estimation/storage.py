@@ -145,7 +145,7 @@ def checkpoint_items(run: Run, checkpoint: CheckpointBytes) -> list[Item]:
 
 @dataclass(frozen=True, slots=True)
 class Saves:
-    """How many checkpoints the whole run writes; ``None`` where the cadence is not known."""
+    """How many checkpoints the whole run writes; ``None`` where the cadence is not known. ``reason`` says why, or what was assumed."""
 
     main: float | None
     weights_tier: float = 0.0
@@ -209,7 +209,7 @@ def _retained(run: Run, checkpoint: CheckpointBytes, saves: Saves) -> list[Item]
                 quantity="bytes",
                 expected=kept * one,
                 formula=f"{kept:g} checkpoints ({policy.contents}) x {one:.6g} B",
-                assumptions=(f"{saves.main:g} written; {rule}",),
+                assumptions=(f"{saves.main:g} written; {rule}", *((saves.reason,) if saves.reason else ())),
                 parent=parent,
             )
         )

@@ -10,7 +10,7 @@ import pytest
 from service.estimation import generation, post_training
 from service.estimation.architecture import Architecture, Attention, Layer, Mlp
 from service.estimation.items import Item
-from service.estimation.run import DataPipeline, Hardware, Layout, Method, PostTraining, Run
+from service.estimation.run import Data, DataPipeline, Hardware, Layout, Method, PostTraining, Run
 
 from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
 
@@ -171,3 +171,27 @@ def test_further_epochs_are_never_ignored() -> None:
     """A field that is given changes something under every objective."""
     for objective in ("sft", "dpo", "reward_model"):
         assert of(objective, update_epochs=2)["device_hours.update_epochs"].expected == 10
+
+
+def test_prompts_of_unknown_length_are_not_prompts_of_none() -> None:
+    """Read as long as the data's where those are known (a mean of 300); unknown where nothing says it, never 0 tokens."""
+    blind = of("grpo", prompts=1000, generated_tokens=500)
+    for name in ("rollouts", "log_probabilities", "reference"):
+        assert blind[f"device_hours.{name}"].expected is None, name
+    assert "prompt_tokens" in (blind["device_hours.generation"].reason or "")
+    assert of("dpo", preference_pairs=10, generated_tokens=500)["device_hours.preference_pairs"].expected is None
+    wanted: dict[str, Any] = {"prompts": 1000, "generated_tokens": 500}
+    one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"), post_training=PostTraining(**wanted),
+              data=Data(histogram=((200, 50, 3), (600, 50, 1))))  # fmt: skip
+    items = by_code(post_training.items(one, TOKENS, Counts(), seconds_per_forward_token=PER_TOKEN, training_hours=TRAINING))
+    told = of("grpo", prompt_tokens=300, **wanted)
+    assert items["device_hours.rollouts"].expected == told["device_hours.rollouts"].expected
+    assert any("prompts are as long as those of data" in text for text in items["device_hours.rollouts"].assumptions)
+
+
+def test_a_cache_of_unknown_size_is_said_to_be_left_out() -> None:
+    """Of a bare parameter count nobody knows the key/value heads."""
+    said = generation.decode(run(8), Counts(), 1e6, 1000, 128).assumptions
+    assert generation.key_value_bytes(run(8)) is None
+    assert any("no cache" in text for text in said)
+    assert not any("no cache" in text for text in generation.decode(shaped(), Counts(), 1e6, 1000, 128).assumptions)

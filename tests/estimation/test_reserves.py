@@ -125,3 +125,29 @@ def test_price_is_the_rounded_product(hours: float, cents: int) -> None:
     items = priced((Rate(resource="device_hour", amount=amount, currency="USD"),), device_hours__total=hours)
     exact = Decimal(amount) * Decimal(hours)
     assert abs(Decimal(items["cost.device_hour_usd"].expected or 0) - exact) <= Decimal("0.000001") + abs(exact) * Decimal("1e-15")
+
+
+def test_what_hangs_on_the_run_is_off_with_it() -> None:
+    """Half of the run for reruns and as much again for ablations: 0.9 to 1.2 times the run is 0.9 to 1.2 times all of it."""
+    one = run(reserves=Reserves(rerun_fraction=0.5, ablation_fraction=1.0))
+    small = reserves.ablation(one, HOURS)[0]
+    assert (small.low, small.expected, small.high) == (900, 1000, 1200)
+    total = reserves.budget(HOURS, [small, reserves.rerun(one, HOURS)])
+    assert (total.expected, total.low, total.high) == (2500, pytest.approx(2250), pytest.approx(3000))
+
+
+def test_the_prior_of_reruns_errs_on_its_own() -> None:
+    """Distances to the bounds add up as root sums of squares."""
+    again = reserves.rerun(run(), HOURS)
+    total = reserves.budget(HOURS, [again])
+    assert total.high == pytest.approx(1000 + again.expected + (200**2 + (again.high - again.expected) ** 2) ** 0.5)
+
+
+@pytest.mark.parametrize(("decoded", "high"), [(False, 300.0), (True, (200.0**2 + 100.0**2) ** 0.5)])
+def test_passes_at_the_runs_pace_are_off_with_it(decoded: bool, high: float) -> None:
+    """Decoding takes a pace of its own."""
+    passes = Item(
+        code="device_hours.generation", section="reserves", quantity="device_hours", expected=500.0, low=450.0, high=600.0, formula=""
+    )
+    total = reserves.budget(HOURS, [passes], decoded=decoded)
+    assert total.high == pytest.approx(1500 + high)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.estimation import parameters, storage
+from service.estimation import job, parameters, storage
 from service.estimation.architecture import Architecture
 from service.estimation.run import Batch, CheckpointPolicy, Data, DataPipeline, Lora, Method, Precision, Run
 from service.estimation.storage import Saves
 from service.specs import hf_config
 from service.specs.load import run_of
 
-from .whole_jobs import Counts, assert_adds_up, by_code, run
+from .whole_jobs import Counts, Tokens, assert_adds_up, by_code, run
 
 FULL = Method()
 CASES = Path(__file__).parent.parent / "cases"
@@ -148,3 +148,12 @@ def test_a_checkpoint_names_its_data() -> None:
     named = everything(run(data=Data(total_tokens=10, dataset_versions=("fineweb@1.2",))), Saves(main=1))
     assert any("fineweb@1.2" in text for text in named["storage.checkpoint_full"].assumptions)
     assert any("no data version" in text for text in everything(run(), Saves(main=1))["storage.checkpoint_full"].assumptions)
+
+
+@pytest.mark.parametrize(("steps", "light"), [(1000, 20.0), (None, None)])
+def test_a_light_tier_is_kept_without_a_step_time(steps: int | None, light: float | None) -> None:
+    """No hardware: 1,000 steps every 50 are 20 light checkpoints whatever a step takes; without steps they are not known."""
+    one = run(hardware=None, checkpointing=CheckpointPolicy(weights_interval_steps=50))
+    found = job.estimate(one, Tokens(steps=steps), Counts(), step=None, training=None, checkpoint=None).saves
+    assert (found.weights_tier if light is not None else found.main) == light
+    assert found.reason

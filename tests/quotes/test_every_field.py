@@ -33,7 +33,10 @@ GRPO: dict[str, Any] = {
     "method": {"objective": "grpo"},
     "post_training": {"prompts": 1000, "samples_per_prompt": 4, "prompt_tokens": 200, "generated_tokens": 300},
 }
-DPO: dict[str, Any] = {"method": {"objective": "dpo"}, "post_training": {"preference_pairs": 100, "generated_tokens": 200}}
+DPO: dict[str, Any] = {
+    "method": {"objective": "dpo"},
+    "post_training": {"preference_pairs": 100, "prompt_tokens": 50, "generated_tokens": 200},
+}
 PEOPLE: dict[str, Any] = {"method": {"objective": "grpo"}, "post_training": {"human_review_items": 100, "human_seconds_per_item": 30}}
 SUITE: dict[str, Any] = {"evaluation": {"interval_steps": 100, "suites": [{"name": "a", "kind": "safety", "tokens": 10**6}]}}
 RATE: dict[str, Any] = {"rates": [{"resource": "device_hour", "amount": "2.5", "currency": "USD"}]}
