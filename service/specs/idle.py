@@ -1,4 +1,4 @@
-"""Hardware figures that were given and change nothing in this run: said, never silently ignored."""
+"""Figures of hardware and shape that were given and change nothing in this run: said, never silently ignored."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from service.catalog import devices as device_catalog
 from service.estimation.items import Warning
 from service.estimation.run import Run
 
-from .spec import HardwareSpec
+from .spec import HardwareSpec, ModelSpec, RunSpec
+
+_SPEED_GIVEN = "efficiency gives the speed, so that none is predicted from it (only the hours of alternatives are)"
 
 
-def warnings(spec: HardwareSpec | None, run: Run) -> list[Warning]:
+def warnings(spec: RunSpec, run: Run) -> list[Warning]:
     """One warning for every such figure. The catalog's own value, said aloud as an answer's spec does, is no mistake."""
-    if spec is None or run.hardware is None:
-        return []
-    return [
-        Warning(code="no_effect", detail=f"/hardware/{name} changes nothing: {why}", pointer=f"/hardware/{name}")
-        for name, why in (*_links(spec, run), *_peaks(spec, run))
-    ]
+    found = [(f"/model/{name}", why) for name, why in _shape(spec.model, run)]
+    if spec.hardware is not None:
+        found += [(f"/hardware/{name}", why) for name, why in (*_links(spec.hardware, run), *_override(spec.hardware, run))]
+    return [Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in found]
+
+
+def _shape(spec: ModelSpec, run: Run) -> Iterator[tuple[str, str]]:
+    if run.architecture.shape_known:
+        return
+    for name in ModelSpec.model_fields:
+        if name not in ("parameter_count", "active_parameter_count") and getattr(spec, name) is not None:
+            yield name, "without both num_hidden_layers and hidden_size there is no shape"
 
 
 def _links(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
@@ -28,13 +36,19 @@ def _links(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
     if entry is None:
         return
     inter, intra = spec.inter_node_bytes_per_second, spec.intra_node_bytes_per_second
-    if inter is not None and inter != entry.inter_node_bytes_per_second and count <= per_node:
-        yield "inter_node_bytes_per_second", "all devices are in one node"
-    if intra is not None and intra != entry.intra_node_bytes_per_second and (count == 1 or per_node == 1):
-        yield "intra_node_bytes_per_second", "a node holds one device of the run"
+    if inter is not None and inter != entry.inter_node_bytes_per_second:
+        if count <= per_node:
+            yield "inter_node_bytes_per_second", "all devices are in one node"
+        elif run.efficiency.given:
+            yield "inter_node_bytes_per_second", _SPEED_GIVEN
+    if intra is not None and intra != entry.intra_node_bytes_per_second:
+        if count == 1 or per_node == 1:
+            yield "intra_node_bytes_per_second", "a node holds one device of the run"
+        elif run.efficiency.given:
+            yield "intra_node_bytes_per_second", _SPEED_GIVEN
 
 
-def _peaks(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
+def _override(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
     assert run.hardware is not None
     override, recipe = spec.device_override, run.precision.recipe
     if override is None:
@@ -45,5 +59,14 @@ def _peaks(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
             "device_override/peak_fp16_dense_flops_per_second",
             f"{recipe} computes nothing in fp16, and an MFU divides by the bf16 peak",
         )
-    if override.peak_fp8_dense_flops_per_second is not None and recipe not in ("fp8_mixed", "nvfp4_mixed"):
-        yield "device_override/peak_fp8_dense_flops_per_second", f"{recipe} does not compute in fp8"
+    for kind, own in (("fp8", "fp8_mixed"), ("fp32", "fp32")):
+        if getattr(override, f"peak_{kind}_dense_flops_per_second") is not None and recipe != own:
+            yield f"device_override/peak_{kind}_dense_flops_per_second", f"{recipe} does not compute in {kind}"
+    if override.hbm_bytes_per_second is not None and run.efficiency.given and not _decodes(run):
+        yield "device_override/hbm_bytes_per_second", _SPEED_GIVEN
+
+
+def _decodes(run: Run) -> bool:
+    """Whether tokens are generated, at the pace of the memory."""
+    sampled = run.post_training.prompts is not None or bool(run.post_training.preference_pairs)
+    return sampled or any(suite.generated_tokens for suite in run.evaluation.suites)

@@ -106,9 +106,7 @@ def resolve(spec: RunSpec) -> Resolved:
     except parameters.UnknownTarget as error:
         where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
         raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
-    return Resolved(
-        run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec.hardware, run), *layouts.warnings(run))
-    )
+    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec, run), *layouts.warnings(run)))
 
 
 def _no_effect(pointer: str, because: str) -> Warning:

@@ -301,9 +301,10 @@ class SoftwareSpec(Part):
     @field_validator("cpu_offload")
     @classmethod
     def _none_alone(cls, value: list[str] | None) -> list[str] | None:
-        if value and "none" in value and len(set(value)) > 1:
+        distinct = None if value is None else list(dict.fromkeys(value))
+        if distinct and "none" in distinct and len(distinct) > 1:
             raise fault("offload_none", "none stands alone")
-        return value
+        return distinct
 
 
 class ParallelismSpec(Part):
