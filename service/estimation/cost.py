@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from .items import Item, unknown
+from .items import Item, Warning, unknown
 from .run import Rate, Run
 from .wholes import whole
 
@@ -26,12 +26,41 @@ class _Amount:
     words: str
 
 
+def applied(run: Run) -> list[Rate]:
+    """The rates that price this run: of a price list of several devices the run's own, else the one for any device.
+
+    Where a currency has neither, its rates of other devices stay: what they would price is then not known, never free.
+    """
+    own = None if run.hardware is None else run.hardware.device.name
+    chosen = []
+    for rate in run.rates:
+        if rate.resource != "device_hour" or own is None or rate.device == own:
+            chosen.append(rate)
+            continue
+        rivals = [other.device for other in run.rates if (other.resource, other.currency.upper()) == ("device_hour", rate.currency.upper())]
+        if own not in rivals and (rate.device is None or None not in rivals):
+            chosen.append(rate)
+    return chosen
+
+
+def warnings(run: Run) -> list[Warning]:
+    """Rates, and devices of rates, that price nothing of this run."""
+    chosen = {id(rate) for rate in applied(run)}
+    found = []
+    for index, rate in enumerate(run.rates):
+        if id(rate) not in chosen:
+            found.append((f"/rates/{index}", "another rate is nearer to the run's device, and hours have one price"))
+        elif rate.device is not None and rate.resource != "device_hour":
+            found.append((f"/rates/{index}/device", f"a {rate.resource} has none"))
+    return [Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in found]
+
+
 def items(run: Run, item: Lookup) -> list[Item]:
-    """``cost.*``: a rate times its amount for every rate given, and a total for every currency."""
+    """``cost.*``: a rate times its amount for every rate that applies, and a total for every currency."""
     result: list[Item] = []
     by_currency: dict[str, list[Item]] = {}
     used: dict[str, int] = {}
-    for rate in run.rates:
+    for rate in applied(run):
         currency = rate.currency.upper()
         code = f"cost.{rate.resource}_{currency.lower()}"
         used[code] = used.get(code, 0) + 1

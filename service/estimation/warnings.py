@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import no_effect
+from . import cost, no_effect
 from .items import Ledger, Warning
 from .run import Run
 
@@ -339,7 +339,7 @@ def batch_exceeds_data(known: Known) -> Warning | None:
         return None
     rows = known.run.data.histogram
     batch = known.run.batch.global_batch_size
-    pair = 2 if known.run.method.objective == "dpo" else 1
+    pair = known.run.method.sequences_per_element
     whole = rows is None or known.run.data.packing == "packed"
     samples = read / length / pair if rows is None or whole else sum(n for _, _, n in rows) * known.run.data.epochs
     if samples >= batch:
@@ -378,4 +378,4 @@ def warnings(
     """Every warning that applies, in the order of the quote's sections."""
     known = Known(run, items, active_parameters, fits)
     found = [warning for rule in RULES if (warning := rule(known)) is not None]
-    return found + no_effect.warnings(run, steps)
+    return found + no_effect.warnings(run, steps) + cost.warnings(run)

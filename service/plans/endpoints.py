@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.estimation import cost
 from service.estimation.run import Run
 from service.kit import api
 from service.kit.documents import JsonBody
@@ -130,13 +131,14 @@ def _chosen(prepared: Prepared, free: space.Space, number: int, axes: Mapping[st
     return values
 
 
-def _rate(run: Run) -> tuple[Decimal, str] | None:
-    """The price of a device-hour on the run's device, and its currency."""
+def _rates(run: Run) -> dict[str, Decimal]:
+    """The price of a device-hour on the run's device, by currency."""
     name = None if run.hardware is None else run.hardware.device.name
-    for rate in run.rates:
+    prices: dict[str, Decimal] = {}
+    for rate in cost.applied(run):
         if rate.resource == "device_hour" and rate.device in (None, name):
-            return Decimal(rate.amount), rate.currency
-    return None
+            prices[rate.currency] = prices.get(rate.currency, Decimal(0)) + Decimal(rate.amount)
+    return prices
 
 
 def _prices(prepared: Prepared) -> list[float]:
@@ -144,22 +146,24 @@ def _prices(prepared: Prepared) -> list[float]:
     prices: list[float] = []
     currencies: set[str] = set()
     for each in prepared.passes:
-        rate = _rate(each.run)
-        if rate is None or each.run.hardware is None:
+        rates = _rates(each.run)
+        if not rates or each.run.hardware is None:
             raise invalid("/objective", "cost needs a device_hour rate of every device in spec.rates")
-        currencies.add(rate[1])
-        prices.append(float(rate[0]) * each.run.hardware.device_count / 3600.0)
+        currencies |= rates.keys()
+        prices.append(float(next(iter(rates.values()))) * each.run.hardware.device_count / 3600.0)
     if len(currencies) > 1:
         raise invalid("/objective", "the rates are in several currencies, which are not converted")
     return prices
 
 
 def _cost(run: Run, quote: Mapping[str, Any]) -> dict[str, str] | None:
-    rate = _rate(run)
+    """What ``device_hours.run`` costs; nothing where no rate applies, or rates of several currencies do."""
+    rates = _rates(run)
     hours = next((item["expected"] for item in quote["items"] if item["code"] == "device_hours.run"), None)
-    if rate is None or hours is None:
+    if len(rates) != 1 or hours is None:
         return None
-    return {"amount": f"{rate[0] * Decimal(repr(hours)):.2f}", "currency": rate[1]}
+    ((currency, rate),) = rates.items()
+    return {"amount": f"{rate * Decimal(repr(hours)):.2f}", "currency": currency}
 
 
 def _why_none(closest: Mapping[str, float]) -> str:

@@ -121,7 +121,7 @@ def ledger(entries: Sequence[Entry], rates: Sequence[Rate] = ()) -> dict[str, An
         "final": _final(final, total),
         "money": money(total, rates),
         "options": options(entries, rates),
-        "notes": _notes(entries, final),
+        "notes": [*_notes(entries, final), *_unused(rates)],
     }
 
 
@@ -279,6 +279,13 @@ def _dominates(one: _Option, other: _Option, directions: Mapping[str, Better]) -
             return False  # what is not known is not nothing
         pairs.append((mine or 0, theirs or 0))
     return all(first <= second for first, second in pairs) and any(first < second for first, second in pairs)
+
+
+def _unused(rates: Sequence[Rate]) -> list[str]:
+    """Rates that can price nothing of a ledger."""
+    if all(rate.resource != "storage_gib_month" for rate in rates):
+        return []
+    return ["rates of storage_gib_month price nothing: entries hold bytes, and not for how long they were kept"]
 
 
 def _notes(entries: Sequence[Entry], final: Sequence[Entry]) -> list[str]:

@@ -96,6 +96,34 @@ def test_rate_of_another_device_is_not_applied() -> None:
     assert "unlike devices" in (items["cost.total_usd"].reason or "")
 
 
+def rate(amount: str, device: str | None, currency: str = "USD") -> Rate:
+    """A price of a device-hour."""
+    return Rate(resource="device_hour", amount=amount, currency=currency, device=device)
+
+
+@pytest.mark.parametrize(
+    ("rates", "total"),
+    [
+        ((rate("3", "h100-sxm-80gb"), rate("1", "a100-sxm-80gb")), 30.0),  # a price list: the run's device decides
+        ((rate("2", None), rate("3", "h100-sxm-80gb")), 30.0),  # its own price, not both added up
+        ((rate("2", None), rate("1", "a100-sxm-80gb")), 20.0),  # any device's where there is none of its own
+        ((rate("3", "h100-sxm-80gb"), rate("0.5", "h100-sxm-80gb")), 35.0),  # two prices of one thing are its price and a surcharge
+        ((rate("1", "a100-sxm-80gb"), rate("1", "b200-sxm-192gb")), None),  # none applies: not known, not free
+        ((rate("2", None), rate("1", "a100-sxm-80gb", "EUR")), 20.0),  # each currency for itself
+    ],
+)
+def test_an_hour_has_one_price(rates: tuple[Rate, ...], total: float | None) -> None:
+    """Ten hours on H100."""
+    assert priced(rates, device_hours__total=10.0)["cost.total_usd"].expected == total
+
+
+def test_rates_that_price_nothing_are_said() -> None:
+    """By their pointers."""
+    rates = (rate("2", None), rate("3", "h100-sxm-80gb"), Rate(resource="cpu_hour", amount="1", currency="USD", device="h100-sxm-80gb"))
+    assert [warning.pointer for warning in cost.warnings(run(rates=rates))] == ["/rates/0", "/rates/2/device"]
+    assert not cost.warnings(run(rates=(rate("1", "a100-sxm-80gb"),)))  # null with a reason says it already
+
+
 def test_storage_is_priced_by_the_month_that_the_run_takes() -> None:
     """A TiB for half a mean month at 0.02 a GiB and month."""
     rates = (Rate(resource="storage_gib_month", amount="0.02", currency="USD"),)

@@ -258,6 +258,7 @@ def test_cost_ranks_unlike_devices_by_money(client: TestClient) -> None:
     hours = client.post("/v1/quotes/preview", json=best["spec"]).json()
     run_hours = next(item["expected"] for item in hours["items"] if item["code"] == "device_hours.run")
     assert float(best["cost"]["amount"]) == pytest.approx(run_hours * 0.10, abs=0.01)
+    assert next(item["expected"] for item in hours["items"] if item["code"] == "cost.total_eur") is not None
 
 
 def test_a_plan_scope_is_needed(secured: TestClient, make_key: Any) -> None:

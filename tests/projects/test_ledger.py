@@ -247,3 +247,11 @@ def test_parts_add_up_whatever_the_entries(found: list[Entry]) -> None:
 )
 def test_which_way_a_metric_is_better(metric: str, better: str) -> None:
     assert suggested(metric) == better
+
+
+def test_a_price_of_storage_is_said_to_price_nothing() -> None:
+    """Bytes have no months here: the rate is not dropped without a word."""
+    entries = [Entry(id="a", stage="data_preparation", bytes=10**12)]
+    storage = Rate(resource="storage_gib_month", amount=Decimal("0.02"), currency="USD")
+    assert any("storage_gib_month" in note for note in ledger(entries, [storage])["notes"])
+    assert not any("storage_gib_month" in note for note in ledger(entries, [])["notes"])
