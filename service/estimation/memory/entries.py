@@ -12,6 +12,7 @@ from ..correction import Corrections
 from ..items import Basis, Item
 from ..run import Run
 from ..spread import prior
+from .offload import offloaded
 from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
 from .stages import ranks
@@ -82,11 +83,17 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
     values = {"allocated": allocated, "reserved": reserved, "process": _sum([reserved, framework, gaps.communication])}
 
     precision, rule, over = run.precision, known.stack.overheads, _divided(run, known)
+    why = _elsewhere(run, known, peak)
     found = [
-        entry("weights", parts["weights"], f"parameters x {precision.weight_bytes:g} bytes{over[0]}"),
-        entry("gradients", parts["gradients"], f"trained parameters x {precision.gradient_bytes:g} bytes{over[1]}"),
-        entry("master_weights", parts["master_weights"], f"trained parameters x {precision.master_weight_bytes:g} bytes{over[2]}"),
-        entry("optimizer_states", parts["optimizer_states"], f"trained parameters x {precision.optimizer_state_bytes:g} bytes{over[2]}"),
+        *(
+            entry(name, parts[name], f"{what} x {each:g} bytes{over[index]}", notes=why[name])
+            for name, what, each, index in (
+                ("weights", "parameters", precision.weight_bytes, 0),
+                ("gradients", "trained parameters", precision.gradient_bytes, 1),
+                ("master_weights", "trained parameters", precision.master_weight_bytes, 2),
+                ("optimizer_states", "trained parameters", precision.optimizer_state_bytes, 2),
+            )
+        ),
         entry("model_states", states, " + ".join(STATES)),
         entry("activations", parts["activations"], "what blocks and final norm keep x micro-batches in flight"),
         entry("logits", parts["logits"], "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
@@ -140,3 +147,16 @@ def _divided(run: Run, known: Setting) -> tuple[str, str, str]:
         divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
         said.append(split + divided)
     return said[0], said[1], said[2]
+
+
+# What is held in host memory, by the name of its item.
+_HELD = {"weights": "parameters", "gradients": "gradients", "master_weights": "optimizer", "optimizer_states": "optimizer"}
+
+
+def _elsewhere(run: Run, known: Setting, peak: Phase) -> dict[str, tuple[str, ...]]:
+    """Why a state takes no bytes at the peak though the formula has some: it is in host memory, or comes and goes."""
+    held = offloaded(run, known)
+    said: dict[str, tuple[str, ...]] = {name: ("offloaded: held in host memory",) if _HELD[name] in held else () for name in STATES}
+    if not said["gradients"] and run.precision.gradient_bytes and float(peak.parts["gradients"]) == 0.0:
+        said["gradients"] = (f"none is live at the peak ({peak.name}): they are made after it and dropped by the step",)
+    return said

@@ -16,6 +16,7 @@ from ..stacks.profile import Stack
 from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
+from .offload import host_bytes, offloaded
 from .phases import ACTIVE, PARTS, Phase
 from .setting import EXPERT_IMBALANCE, Setting, setting
 from .stages import ranks
@@ -186,13 +187,16 @@ def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
 
 
 def _host(run: Run, known: Setting) -> Item:
+    """Host memory for what is offloaded; what was asked to go and stays is not in it."""
+    held, node = offloaded(run, known), 1 if run.hardware is None else min(run.hardware.devices_per_node, run.hardware.device_count)
+    amount = float(host_bytes(run, known))
     return Item(
         code="host_memory.offload",
         section="memory",
         quantity="bytes",
-        expected=float(live.host_bytes(run, known)),
-        formula=f"offloaded {', '.join(sorted(run.software.cpu_offload))} of one rank, pinned",
-        assumptions=("host memory of one rank; a node holds one for every device",),
+        expected=amount,
+        formula=f"{', '.join(sorted(held)) or 'nothing'} of one rank, pinned",
+        assumptions=(f"a node holds one for each of its devices: {amount * node:.4g} bytes",),
     )
 
 

@@ -12,8 +12,9 @@ from ..numeric import Number, maximum, minimum, where
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
 from .activations import norm_rule
+from .offload import offloaded, stepped_per_rank
 from .setting import Setting
-from .sizes import Size, add, block_bytes, size, tokens_of
+from .sizes import Size, add, block_bytes, divided, size, tokens_of
 from .stages import Ranks, Stage, ranks, stages
 
 PARTS = ("weights", "gradients", "master_weights", "optimizer_states", "activations", "logits", "transient")
@@ -63,6 +64,7 @@ class States:
     master: Number
     optimizer: Number
     trained: Number  # elements before sharding
+    stepped: Number  # of them, those that one rank's optimizer steps
     gradients_over: Number
 
 
@@ -82,7 +84,7 @@ def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> list[Phas
 
 
 def _states(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
-    precision, width, offload = run.precision, COMPUTE[setting.mode], run.software.cpu_offload
+    precision, width, held = run.precision, COMPUTE[setting.mode], offloaded(run, setting)
     trained = add(own.trained, own.adapters)
     # Under adapters the base is frozen; the other widths are the trained part's.
     weights: Number = own.weights * precision.weight_bytes
@@ -90,28 +92,29 @@ def _states(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
         weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
     if setting.adapter is not None:
         weights = weights + own.adapters * setting.adapter.element_bytes
-    weights_over = spread.weights_over
+    over, experts_over = spread.weights_over, spread.expert_weights_over
     if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
-        weights_over = spread.shard
-    weights = weights / weights_over
+        over, experts_over = spread.shard, spread.expert_gradients_over
+    weights = divided(weights, own.experts * precision.weight_bytes, over, experts_over)
     if setting.reference:
-        weights = weights + own.weights * width / weights_over
-    if "parameters" in offload and run.layout.sharding in ("zero3", "hybrid"):
+        weights = weights + divided(own.weights * width, own.experts * width, over, experts_over)
+    if "parameters" in held:
         weights = weights * 0.0
-    gradients_over = spread.gradients_over
+    over, experts_over = spread.gradients_over, spread.expert_gradients_over
     if precision.recipe in setting.stack.accumulates_unsharded:
-        gradients_over = where(spread.accumulation > 1, 1.0, gradients_over)
+        over, experts_over = where(spread.accumulation > 1, 1.0, over), where(spread.accumulation > 1, 1.0, experts_over)
     if setting.stack.sharding.pipeline_accumulates_unsharded:
-        gradients_over = where(spread.pipeline > 1, 1.0, gradients_over)
-    per_rank = trained / spread.states_over
-    resident = 0.0 if "optimizer" in offload else 1.0
+        over, experts_over = where(spread.pipeline > 1, 1.0, over), where(spread.pipeline > 1, 1.0, experts_over)
+    stepped = stepped_per_rank(own, spread)
+    resident = 0.0 if "optimizer" in held else 1.0
     return States(
         weights,
-        trained * precision.gradient_bytes / gradients_over,
-        per_rank * (precision.master_weight_bytes * resident),
-        per_rank * (precision.optimizer_state_bytes * resident),
+        divided(trained, own.trained_experts, over, experts_over) * (0.0 if "gradients" in held else precision.gradient_bytes),
+        stepped * (precision.master_weight_bytes * resident),
+        stepped * (precision.optimizer_state_bytes * resident),
         trained,
-        gradients_over,
+        stepped,
+        over,
     )
 
 
@@ -147,7 +150,7 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
 def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States) -> list[Phase]:
     """Forward end, the moments of the backward pass, and the optimizer step."""
     stack, precision, mode, width = setting.stack, run.precision, setting.mode, COMPUTE[setting.mode]
-    last, gradients = stage.last, states.gradients
+    last, gradients, held_by_host = stage.last, states.gradients, offloaded(run, setting)
     shard = _sharded(run, setting, spread, own, states)
     tokens = tokens_of(setting, spread, setting.kinds[-1].decoder)
     residual = tokens * (RESIDUAL[mode] * setting.hidden) / spread.sequence_split
@@ -170,7 +173,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
             kept_one = kept_one + encoded
     kept = kept_one * stage.in_flight
     others = kept - kept_one
-    if "activations" in run.software.cpu_offload:
+    if "activations" in held_by_host:
         kept = minimum(kept, 2.0 * kept_one / maximum(own.blocks, 1.0))
         others = 0.0
     recomputed: Number = own.kept_block if setting.recomputes else 0.0
@@ -204,7 +207,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     at_table = at_once * table if setting.tied_trained else residual
     loss_gradients: Number = stack.fused_head_gradients * width * head if run.software.fused_loss and setting.head_trained else 0.0
     fixed: Number = add(stack.overheads.workspace_bytes, shard.buckets)
-    if run.optimizer.name in WIDE_STATES and "optimizer" not in run.software.cpu_offload:
+    if run.optimizer.name in WIDE_STATES and "optimizer" not in held_by_host:
         wider = max(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / spread.states_over
     if setting.pixels and stage.first:  # the batch's images stay through the step
@@ -219,19 +222,21 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         late = maximum(gradients - grads, 0.0) * late_share if late_share else 0.0
         return Phase(name, stage.index, values, late)
 
-    head_gradients = maximum(standing, own.trained_head * precision.gradient_bytes / states.gradients_over)
+    gradient_bytes = 0.0 if "gradients" in held_by_host else precision.gradient_bytes
+    head_gradients = maximum(standing, own.trained_head * gradient_bytes / states.gradients_over)
     still_missing = own.trained_block * precision.gradient_bytes
     if not setting.tied_trained:
         still_missing = still_missing + table
     almost = maximum(standing, gradients - still_missing / states.gradients_over)
-    step_copies: Number = 0.0
-    if stack.step_gradient_bytes and precision.gradient_bytes < 4:
+    step_copies: Number = 0.0  # an optimizer in host memory makes its own there
+    steps_here = "optimizer" not in held_by_host
+    if steps_here and stack.step_gradient_bytes and precision.gradient_bytes < 4:
         per: Number = stack.step_gradient_bytes
         if stack.model_parallel_step_bytes is not None:
             per = where(spread.tensor * spread.pipeline > 1, stack.model_parallel_step_bytes, per)
-        step_copies = states.trained * per / spread.states_over
-    if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
-        step_copies = step_copies + gradients * (states.gradients_over / spread.states_over)
+        step_copies = states.stepped * per
+    if steps_here and run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
+        step_copies = step_copies + states.stepped * precision.gradient_bytes
     held = add(kept, outside)
     lingering: Number = 0.0
     if stage.first and setting.input_gradient:
@@ -246,7 +251,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         moments.append(phase("forward", standing, kept, 0.0, shard.gathered, casts - head_cast, inside))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
         scores = tokens * (setting.scores * setting.length) / spread.tensor
-        done = (own.trained_block - own.trained_attention) * precision.gradient_bytes / states.gradients_over
+        done = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
         grown = maximum(standing, head_gradients + done)
         left = minimum(gradients, almost + done)
         less = own.kept_block - own.kept_attention
@@ -310,20 +315,3 @@ def _saved_logits(run: Run, setting: Setting) -> float:
     if run.architecture.logit_softcap and saved:
         saved += setting.rules.attention.softcap_bytes[setting.mode]
     return saved
-
-
-def host_bytes(run: Run, setting: Setting) -> Number:
-    """Host memory of one rank for what is offloaded, at the fullest stage."""
-    spread, worst = ranks(run, setting.sequences), 0.0
-    for stage in stages(setting, spread):
-        own = size(setting, stage, spread)
-        total: Number = 0.0
-        if "optimizer" in run.software.cpu_offload:  # and a 32-bit gradient for the step
-            per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + 4.0
-            total = total + add(own.trained, own.adapters) * per / spread.states_over
-        if "parameters" in run.software.cpu_offload:
-            total = total + own.weights * run.precision.weight_bytes / spread.weights_over
-        if "activations" in run.software.cpu_offload:
-            total = total + own.kept * stage.in_flight
-        worst = maximum(worst, total)
-    return worst

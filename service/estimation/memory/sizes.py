@@ -17,9 +17,11 @@ class Size:
     """One stage of a model on one rank, before sharding over data-parallel ranks; counts in elements."""
 
     weights: Number = 0.0  # of the base model
+    experts: Number = 0.0  # of them, in experts
     quantized: Number = 0.0
     adapters: Number = 0.0
     trained: Number = 0.0  # of the base model's
+    trained_experts: Number = 0.0
     matrices: Number = 0.0
     embedding: Number = 0.0  # token table and head
     trained_embedding: Number = 0.0
@@ -40,6 +42,13 @@ def add(first: Number, second: Number) -> Number:
     if type(second) is float and second == 0.0:
         return first
     return first + second
+
+
+def divided(total: Number, experts: Number, over: Number, expert_over: Number) -> Number:
+    """An amount over the ranks that sharding divides it by: experts, a part of it, have ranks of their own."""
+    if type(experts) is float and experts == 0.0:
+        return total / over
+    return (total - experts) / over + experts / expert_over
 
 
 def tokens_of(setting: Setting, spread: Ranks, decoder: bool = False) -> Number:
@@ -99,11 +108,14 @@ def size(setting: Setting, stage: Stage, spread: Ranks) -> Size:
         if kind.experts:
             experts = kind.experts / spread.expert_split
             own, matrices = own + experts, matrices + experts
+            total.experts = add(total.experts, experts * count)
         trained: Number = 0.0
         if kind.trained_split or kind.trained_whole or kind.trained_experts:
             trained = kind.trained_split / t + kind.trained_whole
             if kind.trained_experts:
-                trained = trained + kind.trained_experts / spread.expert_split
+                trained_experts = kind.trained_experts / spread.expert_split
+                trained = trained + trained_experts
+                total.trained_experts = add(total.trained_experts, trained_experts * count)
         present = where(count > 0, 1.0, 0.0)
         total.weights = add(total.weights, own * count)
         total.matrices = add(total.matrices, matrices * count)

@@ -32,6 +32,9 @@ class Ranks:
     weights_over: Number
     gradients_over: Number
     states_over: Number
+    expert_weights_over: Number  # the same for experts: where they are spread over ranks, fewer ranks hold the same ones
+    expert_gradients_over: Number
+    expert_states_over: Number
     micro: Number  # sequences of one micro-batch
     accumulation: Number
     virtual: Number
@@ -47,18 +50,24 @@ def ranks(run: Run, sequences: int = 1) -> Ranks:
         shard = minimum(layout.shard_group_size * 1.0, replicas)
     expert = layout.expert
     spread_experts = isinstance(expert, np.ndarray) or expert > 1
+    expert_split = maximum(expert * 1.0, tensor) if spread_experts else tensor
+    expert_shard = maximum(shard * tensor / expert_split, 1.0) if spread_experts else shard
+    whole, reduced, stepped = layout.sharding in ("zero3", "hybrid"), layout.sharding not in ("none", "zero1"), layout.sharding != "none"
     return Ranks(
         tensor=tensor,
         pipeline=layout.pipeline,
         context=layout.context * 1.0,
         sequence_split=tensor if layout.sequence_parallel else 1.0,
-        expert_split=maximum(expert * 1.0, tensor) if spread_experts else tensor,
+        expert_split=expert_split,
         imbalance=where(expert > 1, EXPERT_IMBALANCE, 1.0) if spread_experts else 1.0,
         replicas=replicas,
         shard=shard,
-        weights_over=shard if layout.sharding in ("zero3", "hybrid") else 1.0,
-        gradients_over=shard if layout.sharding in ("zero2", "zero3", "hybrid") else 1.0,
-        states_over=shard if layout.sharding != "none" else 1.0,
+        weights_over=shard if whole else 1.0,
+        gradients_over=shard if reduced else 1.0,
+        states_over=shard if stepped else 1.0,
+        expert_weights_over=expert_shard if whole else 1.0,
+        expert_gradients_over=expert_shard if reduced else 1.0,
+        expert_states_over=expert_shard if stepped else 1.0,
         micro=batch.micro_batch_size * (sequences * 1.0),
         accumulation=batch.gradient_accumulation_steps * 1.0,
         virtual=layout.virtual_pipeline * 1.0,

@@ -36,6 +36,7 @@ DEEPSPEED = Stack(
         reduced_bytes=(2, 2, 4),
         bucket_elements=5e8,
         persistent_gradients=True,
+        offload_moves_gradients=True,  # ZeRO-Offload (arXiv 2101.06840, section 3): gradients go to the host as they are reduced
     ),
     step_gradient_bytes=4,  # the partition's 16-bit gradients are copied to 32 bits for the step
     # InternEvo's hybrid ZeRO optimizer (the only measured trainer with tensor or pipeline parallel on this stack) holds 32-bit flat

@@ -108,6 +108,7 @@ class ShardingRule:
     stage_two_keeps_gathered: bool = False  # "zero2" shards weights as well and keeps them gathered from forward to backward
     pipeline_accumulates_unsharded: bool = False  # pipeline schedules reduce gradients at the last micro-batch alone
     persistent_gradients: bool = False  # gradient buffers live through the whole step
+    offload_moves_gradients: bool = False  # an optimizer in host memory takes the gradients there as they are reduced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
