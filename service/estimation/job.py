@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from . import cadence, evaluation, job_parts
 from .correction import Factor
 from .items import Basis, Item, unknown
-from .job_parts import Cadence, Timed
-from .numeric import Number, where
+from .job_parts import START_UP_RANGE, Cadence, Timed
+from .numeric import Number, maximum, where
 from .run import Run
 from .spread import Spread, exactly, together
 from .storage import NO_ADAPTER_SIZE, CheckpointBytes, Saves
@@ -202,12 +202,13 @@ def _loaded_bytes(run: Run, parameters: Any, checkpoint: CheckpointBytes | None)
 
 
 def _state(clock: Item, factor: Factor, uncalibrated: float) -> None:
-    """Say on the whole what own actuals made of it, their spread added to its interval."""
+    """Say on the whole what own actuals made of it, their spread added to its interval, which holds what they say themselves."""
     assert clock.expected is not None
+    told = factor.factor * uncalibrated
     low, high = clock.expected * (1 - factor.low), clock.expected * (factor.high - 1)
     below = clock.expected - (clock.expected if clock.low is None else clock.low)
     above = (clock.expected if clock.high is None else clock.high) - clock.expected
-    clock.low = max(clock.expected - math.hypot(below, low), 0.0)
+    clock.low = max(min(clock.expected - math.hypot(below, low), told * factor.low), 0.0)
     clock.high = clock.expected + math.hypot(above, high)
     clock.basis, clock.n, clock.factor, clock.uncalibrated = "calibrated", factor.n, factor.factor, uncalibrated
 
@@ -228,8 +229,17 @@ def _item(code: str, part: Timed, parent: str = "time.wall_clock") -> Item:
     )
 
 
+def beside_training(factor: float, training: Number, beside: Number) -> Number:
+    """Seconds beside training once own actuals say that the whole takes ``factor`` times as long.
+
+    A whole shorter than its training alone says that the steps are faster, not that launching and saving took no time: no part
+    falls below the least share that the prior of start-up allows.
+    """
+    return maximum(factor * (training + beside) - training, START_UP_RANGE[0] * beside)
+
+
 def _calibrate(timed: dict[str, Item], causes: list[Item], tests: list[Item], factor: Factor) -> None:
-    """Scale what is beside training until the whole job is ``factor`` times what its parts add up to."""
+    """Scale what is beside training until the whole job is ``factor`` times what its parts add up to, as far as it goes."""
     values = {name: timed[name].expected for name in PARTS}
     if any(value is None for value in values.values()):
         return
@@ -237,7 +247,7 @@ def _calibrate(timed: dict[str, Item], causes: list[Item], tests: list[Item], fa
     beside = sum(value or 0.0 for name, value in values.items() if name != "training")
     if beside <= 0:
         return
-    scale = max(factor.factor * (training + beside) - training, 0.0) / beside
+    scale = beside_training(factor.factor, training, beside) / beside
     for item in [timed[name] for name in OVERHEADS] + causes + tests:
         if item.expected is None:
             continue

@@ -196,7 +196,7 @@ def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, co
     if wall is None:
         wall = training.expected
     elif operations is not None:
-        wall = np.maximum(operations.factor * wall, training.expected)
+        wall = training.expected + job.beside_training(operations.factor, training.expected, wall - training.expected)
     return training.expected, wall
 
 

@@ -210,6 +210,17 @@ def test_operations_factor_moves_the_whole_and_keeps_the_sum() -> None:
     assert_adds_up(items_with_training(scaled))
 
 
+def test_no_factor_makes_launching_and_saving_free() -> None:
+    """Jobs at half of the estimate, most of which is training: the parts beside it keep a third, the interval holds the half."""
+    factor = Factor(code="time.wall_clock", factor=0.5, n=2, low=0.8, high=1.25, cell="global")
+    plain, found = by_code(whole(run()).items), by_code(whole(run(), operations=factor).items)
+    for code in ("time.startup", "time.checkpointing", "time.restarts"):
+        assert found[code].expected == pytest.approx((plain[code].expected or 0) / 3), code
+    clock = found["time.wall_clock"]
+    assert clock.low == pytest.approx(0.5 * 0.8 * (plain["time.wall_clock"].expected or 0))
+    assert found["device_hours.training"].expected == plain["device_hours.training"].expected < (found["device_hours.run"].expected or 0)
+
+
 def test_without_hardware_everything_is_null_with_a_reason() -> None:
     """Nothing is guessed; checkpoints are still counted from steps."""
     one = run(hardware=None, checkpointing=CheckpointPolicy(interval_steps=1000))
