@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from . import cadence, evaluation, job_parts
 from .correction import Factor
 from .items import Basis, Item, unknown
-from .job_parts import START_UP_RANGE, Cadence, Timed
+from .job_parts import START_UP_RANGE, WHOLE_RUN_RANGE, Cadence, Timed
 from .numeric import Number, maximum, where
 from .run import Run
-from .spread import Spread, exactly, together
+from .spread import Spread, exactly, multiples, together
 from .storage import NO_ADAPTER_SIZE, CheckpointBytes, Saves
 from .wholes import whole
 
@@ -129,6 +129,8 @@ def estimate(
         assumptions=("from launch to the last checkpoint; waiting in the scheduler's queue is not counted",),
     )
     clock.lower_bound = training_lower_bound  # it holds whatever else is not known
+    if training_basis == "prior" and operations is None:
+        _beyond_benchmarks(clock, run.interval_coverage)
     if operations is not None and clock.expected is not None:
         _state(clock, operations, sum(float(timed[name].uncalibrated or timed[name].expected or 0) for name in PARTS))
     result = [timed[name] for name in OVERHEADS] + causes + tested.parts + [clock]
@@ -211,6 +213,20 @@ def _state(clock: Item, factor: Factor, uncalibrated: float) -> None:
     clock.low = max(min(clock.expected - math.hypot(below, low), told * factor.low), 0.0)
     clock.high = clock.expected + math.hypot(above, high)
     clock.basis, clock.n, clock.factor, clock.uncalibrated = "calibrated", factor.n, factor.factor, uncalibrated
+
+
+def _beyond_benchmarks(clock: Item, coverage: float) -> None:
+    """Widen the whole's interval by what published runs took beyond their predicted steps; not below the time at the peak."""
+    if clock.expected is None or clock.low is None or clock.high is None:
+        return
+    expected, told = float(clock.expected), multiples(float(clock.expected), *WHOLE_RUN_RANGE, coverage)
+    low = expected - math.hypot(expected - clock.low, expected - told.low)
+    clock.low = min(max(low, clock.lower_bound or 0.0), clock.low)
+    clock.high = expected + math.hypot(clock.high - expected, told.high - expected)
+    clock.assumptions += (
+        f"the interval is wider than that of the parts: whole runs took {WHOLE_RUN_RANGE[0]:g} to {WHOLE_RUN_RANGE[1]:g} times what "
+        "steps measured in benchmarks add up to",
+    )
 
 
 def _item(code: str, part: Timed, parent: str = "time.wall_clock") -> Item:
@@ -305,11 +321,10 @@ def _hours(run: Run, timed: dict[str, Item], tests: list[Item], clock: Item) -> 
         together=frozenset({"device_hours.training", "device_hours.evaluation"}),
         assumptions=("every device is held for the whole wall clock",),
     )
-    if clock.n is not None:
-        for name in ("low", "high", "uncalibrated"):
-            value = getattr(clock, name)
-            setattr(run_hours, name, None if value is None else value * per_second)
-        run_hours.n, run_hours.factor = clock.n, clock.factor
+    for name in ("low", "high", "uncalibrated"):
+        value = getattr(clock, name)
+        setattr(run_hours, name, None if value is None else value * per_second)
+    run_hours.n, run_hours.factor = clock.n, clock.factor
     kinds = [
         hours(
             item,

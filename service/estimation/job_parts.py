@@ -51,6 +51,10 @@ TYPICAL_BATCH_TOKENS = 4e6  # the batch of PaLM, LLaMA and Llama 2 at size
 RESTART_SECONDS = 900.0
 RESTART_SECONDS_LOW = 500.0
 RESTART_SECONDS_HIGH = 3600.0
+# Benchmarks time steady steps on quiet machines; whole runs are booked by their clock. What published runs took over the quote of
+# their predicted steps, beyond the steps' own interval (80 %): with it, 17 of the 22 runs of tests/cases/measured_public.jsonl
+# lie inside (77 %), and 8 of the 9 whose layout was not assumed; without it, 10 and 3.
+WHOLE_RUN_RANGE = (0.85, 1.3)
 
 
 @dataclass(frozen=True, slots=True)

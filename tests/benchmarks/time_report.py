@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from service.estimation import parameters
+from service.estimation.job_parts import WHOLE_RUN_RANGE
 from service.estimation.step_time.interval import cell, coordinates
 from tests.benchmarks.time_rows import ROOT, Array, Row
 
@@ -95,6 +96,8 @@ def covered(rows: list[Row], keep: Array, group: Array, source: Array) -> Array:
         seen, unseen, _ = intervals(rows, keep & (groups != value), group, source)
         for i in np.flatnonzero(groups == value):
             low, high = seen.get(names[i], unseen)
+            if rows[i].whole:  # booked by the clock: as wide as the quote of a whole job is
+                low, high = 1 - math.hypot(1 - low, 1 - WHOLE_RUN_RANGE[0]), 1 + math.hypot(high - 1, WHOLE_RUN_RANGE[1] - 1)
             inside[i] = low <= math.exp(-group[i]) <= high
     return inside
 
