@@ -52,6 +52,11 @@ def where(condition: Any, yes: Number, no: Number) -> Number:
     return yes if condition else no
 
 
+def anywhere(condition: Any) -> bool:
+    """Whether a condition holds for any of the values."""
+    return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)
+
+
 def ceil(value: Number) -> Number:
     """Rounded up."""
     return np.ceil(value) if isinstance(value, np.ndarray) else math.ceil(value)

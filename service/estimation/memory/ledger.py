@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..correction import Corrections
 from ..items import Item, unknown
-from ..numeric import Number, minimum, where
+from ..numeric import Number, anywhere, maximum, minimum, where
 from ..parameters import Parameters
 from ..run import Run
 from ..stacks.profile import Stack
@@ -17,7 +18,7 @@ from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
 from .offload import host_bytes, offloaded
-from .phases import ACTIVE, PARTS, Phase
+from .phases import ACTIVE, Phase
 from .setting import EXPERT_IMBALANCE, Setting, setting
 from .stages import ranks
 
@@ -86,16 +87,17 @@ def _pieces(run: Run) -> list[Run]:
 
 
 def _peaks(run: Run, known: Setting) -> Peaks:
+    rule = known.stack.overheads
     best: Number = 0.0
     active: Number = 0.0
     late: Number = 0.0
     for phase in live.phases(run, known):
-        allocated = phase.allocated
-        better = allocated > best
+        better = phase.allocated > best
+        if not anywhere(better):
+            continue
         active = where(better, phase.active, active)
-        late = where(better, phase.late, late)
-        best = where(better, allocated, best)
-    rule = known.stack.overheads
+        late = where(better, phase.late, late) if rule.late_gradients else 0.0
+        best = maximum(best, phase.allocated)
     reserved = best + fragmentation(known, best, active, late)
     return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes)
 
@@ -152,7 +154,7 @@ def _notes(run: Run, known: Setting, peak: Phase) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _merge(found: list[Phase]) -> list[Phase]:
+def _merge(found: Iterable[Phase]) -> list[Phase]:
     """One entry a phase and stage: the moment at which most is live."""
     best: dict[tuple[int, str], Phase] = {}
     for phase in found:
@@ -163,7 +165,7 @@ def _merge(found: list[Phase]) -> list[Phase]:
 
 
 def _shown(phase: Phase) -> dict[str, Any]:
-    parts = dict(zip(PARTS, map(float, phase.values), strict=True))
+    parts = {name: float(value) for name, value in phase.parts.items()}
     return {"phase": phase.name, "pipeline_stage": int(phase.stage), "allocated_bytes": float(phase.allocated), "parts": parts}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..numeric import Number, maximum
 from ..run import Run
 from .setting import Setting
-from .sizes import Size, add, divided, size
+from .sizes import Size, add, blocks, divided, size
 from .stages import Ranks, ranks, stages
 
 FULLY_SHARDED = ("zero3", "hybrid")
@@ -36,9 +36,10 @@ def stepped_per_rank(own: Size, spread: Ranks) -> Number:
 def host_bytes(run: Run, setting: Setting) -> Number:
     """Host memory of one rank for what is offloaded, at the fullest stage."""
     spread, held = ranks(run, setting.sequences), offloaded(run, setting)
+    each = blocks(setting, spread)
     worst: Number = 0.0
     for stage in stages(setting, spread):
-        own = size(setting, stage, spread)
+        own = size(setting, stage, spread, each)
         total: Number = 0.0
         if "optimizer" in held:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES

@@ -6,15 +6,16 @@ use the same expressions. T tokens of one micro-batch on one rank, V vocabulary,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..numeric import Number, maximum, minimum, where
 from ..run import Run
-from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from .activations import norm_rule
+from ..stacks.profile import AUTOCAST, COMPUTE
+from .micro import Micro, micro_batch
 from .offload import offloaded, stepped_per_rank
 from .setting import Setting
-from .sizes import Size, add, block_bytes, divided, size, tokens_of
+from .sizes import Size, add, block_bytes, blocks, divided, size, tokens_of
 from .stages import Ranks, Stage, ranks, stages
 
 PARTS = ("weights", "gradients", "master_weights", "optimizer_states", "activations", "logits", "transient")
@@ -26,33 +27,47 @@ WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
 
 
 @dataclass(slots=True)
+class Model:
+    """Model states as they stand at a moment, in bytes; added up once for all phases that see them so."""
+
+    weights: Number
+    gradients: Number
+    master: Number
+    optimizer: Number
+    total: Number = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = add(add(add(self.weights, self.gradients), self.master), self.optimizer)
+
+
+@dataclass(slots=True)
 class Phase:
-    """One phase on one pipeline stage; values in the order of ``PARTS``."""
+    """One phase on one pipeline stage, in bytes."""
 
     name: str
     stage: Number
-    values: tuple[Number, ...]
+    model: Model
+    activations: Number
+    logits: Number
+    transient: Number
     late: Number = 0.0  # gradients still to come, weighted by how much of the peak is vocabulary-wide tensors that go at once
     in_peak: bool = True
-
-    allocated: Number = field(init=False, default=0.0)  # sum of the values, in their order
+    allocated: Number = field(init=False)  # all of it, in the order of ``PARTS``
 
     def __post_init__(self) -> None:
-        total = self.values[0]
-        for value in self.values[1:]:
-            if type(value) is not float or value != 0.0:  # adding a plain zero changes no bit
-                total = total + value
-        self.allocated = total
+        self.allocated = add(add(add(self.model.total, self.activations), self.logits), self.transient)
 
     @property
     def parts(self) -> dict[str, Number]:
         """The parts by name."""
-        return dict(zip(PARTS, self.values, strict=True))
+        model = self.model
+        values = (model.weights, model.gradients, model.master, model.optimizer, self.activations, self.logits, self.transient)
+        return dict(zip(PARTS, values, strict=True))
 
     @property
     def active(self) -> Number:
         """What comes and goes: activations, logits and transients."""
-        return add(add(self.values[4], self.values[5]), self.values[6])
+        return add(add(self.activations, self.logits), self.transient)
 
 
 @dataclass(slots=True)
@@ -67,20 +82,23 @@ class States:
     stepped: Number  # of them, those that one rank's optimizer steps
     gradients_over: Number
 
+    def having(self, gradients: Number) -> Model:
+        """The states while that much of the gradients stands."""
+        return Model(self.weights, gradients, self.master, self.optimizer)
 
-def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> list[Phase]:
-    """All moments of all stages that can be the peak; with ``all_phases`` those beside the training step too."""
+
+def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> Iterator[Phase]:
+    """All moments of all stages that can be the peak, stage by stage; with ``all_phases`` those beside the training step too."""
     spread = ranks(run, setting.sequences)
-    result: list[Phase] = []
+    each, micro = blocks(setting, spread), micro_batch(run, setting, spread)
     for stage in stages(setting, spread):
-        own = size(setting, stage, spread)
+        own = size(setting, stage, spread, each)
         states = _states(run, setting, spread, own)
         if all_phases:
-            result.append(_load(setting, stage, states))
-        result.extend(_step(run, setting, spread, stage, own, states))
+            yield _load(setting, stage, states)
+        yield from _step(run, setting, spread, stage, own, states, micro)
         if all_phases:
-            result.extend(_beside(run, setting, spread, stage, own, states))
-    return result
+            yield from _beside(run, setting, spread, stage, own, states)
 
 
 def _states(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
@@ -147,13 +165,11 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
     return result
 
 
-def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States) -> list[Phase]:
+def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, micro: Micro) -> list[Phase]:
     """Forward end, the moments of the backward pass, and the optimizer step."""
     stack, precision, mode, width = setting.stack, run.precision, setting.mode, COMPUTE[setting.mode]
     last, gradients, held_by_host = stage.last, states.gradients, offloaded(run, setting)
     shard = _sharded(run, setting, spread, own, states)
-    tokens = tokens_of(setting, spread, setting.kinds[-1].decoder)
-    residual = tokens * (RESIDUAL[mode] * setting.hidden) / spread.sequence_split
 
     # What the blocks keep of one micro-batch, and of all in flight.
     kept_one: Number = own.kept
@@ -168,7 +184,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
             kept_one = kept_one + setting.first_squares * (local * setting.length) / spread.tensor
     encoded: Number = 0.0
     if setting.cross:  # the encoder's output: an input of every checkpointed decoder block, else held until the loss is known
-        encoded = last * (tokens_of(setting, spread) * (RESIDUAL[mode] * setting.hidden) / spread.sequence_split)
+        encoded = last * micro.encoded
         if setting.checkpointing == "full":
             kept_one = kept_one + encoded
     kept = kept_one * stage.in_flight
@@ -177,15 +193,11 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         kept = minimum(kept, 2.0 * kept_one / maximum(own.blocks, 1.0))
         others = 0.0
     recomputed: Number = own.kept_block if setting.recomputes else 0.0
-    working = stack.working * width * tokens * (2.0 * setting.widest / spread.tensor + 2.0 * setting.hidden)
-    if run.method.quantization is not None:
-        working = working + stack.dequantized_matrices * width * setting.largest / spread.tensor
 
     # Head and loss.
-    head = last * (setting.hidden * setting.vocabulary / spread.tensor)
-    rows = tokens if setting.head_per_token else spread.micro
-    entries = rows * (setting.vocabulary / spread.tensor) * last
-    outside = tokens * (_final_norm(setting) / spread.sequence_split) * last
+    entries, residual = micro.entries * last, micro.residual
+    fused = run.software.fused_loss and setting.head_trained
+    head = last * (setting.hidden * setting.vocabulary / spread.tensor) if setting.casts or fused else 0.0
     saved = _saved_logits(run, setting)
     forward_logits = entries * (saved + setting.loss.forward_extra[mode])
     backward_logits = entries * (saved + setting.loss.backward_extra[mode])
@@ -196,8 +208,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         hidden_out = add(hidden_out, encoded)
 
     # Copies: autocast's 16-bit weights, gradients that stand from earlier micro-batches, the token table's gradient.
-    casts: Number = 2.0 * own.matrices if mode == AUTOCAST and stack.weight_casts else 0.0
-    head_cast: Number = 2.0 * head if mode == AUTOCAST and stack.weight_casts else 0.0
+    casts: Number = 2.0 * own.matrices if setting.casts else 0.0
+    head_cast: Number = 2.0 * head if setting.casts else 0.0
     kept_casts = casts if setting.checkpointing == "none" else head_cast
     persistent = stack.sharding.persistent_gradients
     standing = gradients if persistent else where(spread.accumulation > 1, gradients, 0.0)
@@ -205,29 +217,33 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     table = own.trained_embedding * (width if persistent else max(precision.gradient_bytes, width))
     at_once = (1.0 if persistent or run.software.fused_loss else 2.0) + (1.0 if precision.gradient_bytes == 0.0 else 0.0)
     at_table = at_once * table if setting.tied_trained else residual
-    loss_gradients: Number = stack.fused_head_gradients * width * head if run.software.fused_loss and setting.head_trained else 0.0
+    loss_gradients: Number = stack.fused_head_gradients * width * head if fused else 0.0
     fixed: Number = add(stack.overheads.workspace_bytes, shard.buckets)
     if run.optimizer.name in WIDE_STATES and "optimizer" not in held_by_host:
         wider = max(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / spread.states_over
     if setting.pixels and stage.first:  # the batch's images stay through the step
-        fixed = fixed + tokens * (4.0 * setting.pixels)
-    late_share = setting.late_share
+        fixed = fixed + micro.tokens * (4.0 * setting.pixels)
+    late_share = setting.late_share if stack.overheads.late_gradients else 0.0
 
-    def phase(name: str, grads: Number, activations: Number, logits: Number, *transients: Number) -> Phase:
+    def phase(name: str, model: Model, activations: Number, logits: Number, *transients: Number) -> Phase:
         transient = fixed
         for value in transients:
             transient = add(transient, value)
-        values = (states.weights, grads, states.master, states.optimizer, activations, logits, transient)
-        late = maximum(gradients - grads, 0.0) * late_share if late_share else 0.0
-        return Phase(name, stage.index, values, late)
+        late = maximum(gradients - model.gradients, 0.0) * late_share if late_share else 0.0
+        return Phase(name, stage.index, model, activations, logits, transient, late)
 
     gradient_bytes = 0.0 if "gradients" in held_by_host else precision.gradient_bytes
-    head_gradients = maximum(standing, own.trained_head * gradient_bytes / states.gradients_over)
-    still_missing = own.trained_block * precision.gradient_bytes
-    if not setting.tied_trained:
-        still_missing = still_missing + table
-    almost = maximum(standing, gradients - still_missing / states.gradients_over)
+    # Gradients that stand throughout, those of the head with them, those of all but the first block and the table, and all.
+    head_gradients = almost = gradients
+    if not persistent:
+        head_gradients = maximum(standing, own.trained_head * gradient_bytes / states.gradients_over)
+        still_missing = own.trained_block * precision.gradient_bytes
+        if not setting.tied_trained:
+            still_missing = still_missing + table
+        almost = maximum(standing, gradients - still_missing / states.gradients_over)
+    complete = states.having(gradients)
+    before, at_head, nearly = (complete, complete, complete) if persistent else map(states.having, (standing, head_gradients, almost))
     step_copies: Number = 0.0  # an optimizer in host memory makes its own there
     steps_here = "optimizer" not in held_by_host
     if steps_here and stack.step_gradient_bytes and precision.gradient_bytes < 4:
@@ -237,7 +253,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         step_copies = states.stepped * per
     if steps_here and run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         step_copies = step_copies + states.stepped * precision.gradient_bytes
-    held = add(kept, outside)
+    held = add(kept, micro.final * last)
     lingering: Number = 0.0
     if stage.first and setting.input_gradient:
         lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * residual
@@ -245,34 +261,35 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
     moments: list[Phase] = []
     if setting.checkpointing == "full":  # inside the MLP of the last block, which outweighs a small head's logits
-        factors = 3.0 if setting.kinds[-1].layer.mlp.gated else 2.0  # of the product: both, and the product itself
-        inside = tokens * (factors * width * setting.widest / spread.tensor)
-        inside = inside + residual + tokens * (width * setting.hidden) / spread.sequence_split  # its residual, and that normalised
-        moments.append(phase("forward", standing, kept, 0.0, shard.gathered, casts - head_cast, inside))
+        moments.append(phase("forward", before, kept, 0.0, shard.gathered, casts - head_cast, micro.inside))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
-        scores = tokens * (setting.scores * setting.length) / spread.tensor
         done = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
         grown = maximum(standing, head_gradients + done)
         left = minimum(gradients, almost + done)
         less = own.kept_block - own.kept_attention
         held_first = kept + recomputed - less
-        moments.append(phase("backward", grown, held_first, 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, scores))
-        moments.append(phase("backward", left, add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, scores))
+        moments.append(
+            phase("backward", states.having(grown), held_first, 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, micro.scores)
+        )
+        moments.append(
+            phase("backward", states.having(left), add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, micro.scores)
+        )
     return [
         *moments,
-        phase("forward", standing, held, forward_logits, shard.at_loss, casts, hidden_out),
+        phase("forward", before, held, forward_logits, shard.at_loss, casts, hidden_out),
         # Backward: at the loss, in its first block, in its last block, and at the token table.
-        phase("backward", standing, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
-        phase("backward", head_gradients, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, working),
-        phase("backward", almost, add(others, own.kept_block), 0.0, shard.gathered, shard.unreduced, working),
-        phase("backward", gradients, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
-        phase("optimizer_step", gradients, 0.0, 0.0, step_copies, lingering),
+        phase("backward", before, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
+        phase("backward", at_head, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, micro.working),
+        phase("backward", nearly, add(others, own.kept_block), 0.0, shard.gathered, shard.unreduced, micro.working),
+        phase("backward", complete, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
+        phase("optimizer_step", complete, 0.0, 0.0, step_copies, lingering),
     ]
 
 
 def _load(setting: Setting, stage: Stage, states: States) -> Phase:
     """Before the first step: the weights, and nothing that only training makes."""
-    return Phase("load", stage.index, (states.weights, 0.0, 0.0, 0.0, 0.0, 0.0, setting.stack.overheads.workspace_bytes), in_peak=False)
+    model = Model(states.weights, 0.0, 0.0, 0.0)
+    return Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
 
 
 def _beside(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States) -> list[Phase]:
@@ -280,9 +297,9 @@ def _beside(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, 
     shard = _sharded(run, setting, spread, own, states)
     standing: Number = states.gradients if setting.stack.sharding.persistent_gradients else 0.0
     fixed = add(setting.stack.overheads.workspace_bytes, shard.buckets)
-    model = (states.weights, standing, states.master, states.optimizer)
+    model = states.having(standing)
     # A sharded model is gathered block by block on its way to the file.
-    result = [Phase("checkpoint_save", stage.index, (*model, 0.0, 0.0, add(fixed, shard.gathered)), in_peak=False)]
+    result = [Phase("checkpoint_save", stage.index, model, 0.0, 0.0, add(fixed, shard.gathered), in_peak=False)]
     evaluation = run.evaluation
     if evaluation.interval_steps is None and not evaluation.suites and evaluation.tokens_per_evaluation is None:
         return result
@@ -296,18 +313,8 @@ def _beside(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, 
             for k, count in zip(setting.kinds, stage.counts, strict=True)
         )
         cache = tokens_of(setting, spread) * COMPUTE[mode] * heads / spread.tensor
-    values = (*model, own.kept_block, logits, add(add(fixed, shard.gathered), cache))
-    return [*result, Phase("evaluation", stage.index, values, in_peak=False)]
-
-
-def _final_norm(setting: Setting) -> float:
-    """Bytes per token that the last norm and the head keep: 8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices."""
-    rule = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
-    per = rule.input_copy[setting.mode]
-    per += rule.normalized[setting.mode] if setting.norms_trained else 0.0
-    head = COMPUTE[setting.mode] if setting.head_trained else 0.0
-    stacks = 2.0 if setting.cross else 1.0  # an encoder has its own
-    return stacks * (per * setting.hidden + rule.statistics) + head * setting.hidden + 16.0
+    transient = add(add(fixed, shard.gathered), cache)
+    return [*result, Phase("evaluation", stage.index, model, own.kept_block, logits, transient, in_peak=False)]
 
 
 def _saved_logits(run: Run, setting: Setting) -> float:

@@ -88,6 +88,11 @@ class Setting:
     notes: tuple[str, ...]  # what had to be assumed
 
     @property
+    def casts(self) -> bool:
+        """Whether autocast keeps 16-bit copies of the matrices."""
+        return self.mode == AUTOCAST and self.stack.weight_casts
+
+    @property
     def recomputes(self) -> bool:
         """Whether the backward pass makes a block's values again."""
         return self.checkpointing == "full" or (self.checkpointing == "selective" and self.stack.selective.kind == "outputs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..numeric import Number, maximum, minimum, where
@@ -22,7 +23,7 @@ class Size:
     adapters: Number = 0.0
     trained: Number = 0.0  # of the base model's
     trained_experts: Number = 0.0
-    matrices: Number = 0.0
+    matrices: Number = 0.0  # counted where they are cast
     embedding: Number = 0.0  # token table and head
     trained_embedding: Number = 0.0
     trained_head: Number = 0.0  # of an untied head
@@ -44,11 +45,21 @@ def add(first: Number, second: Number) -> Number:
     return first + second
 
 
+def larger(first: Number, second: Number) -> Number:
+    """The larger of two sizes, spared where the first is a plain zero: no size is negative."""
+    return second if type(first) is float and first == 0.0 else maximum(first, second)
+
+
+def split(amount: Number, ranks: Number) -> Number:
+    """An amount divided over ranks, spared where there is one."""
+    return amount if type(ranks) is float and ranks == 1.0 else amount / ranks
+
+
 def divided(total: Number, experts: Number, over: Number, expert_over: Number) -> Number:
     """An amount over the ranks that sharding divides it by: experts, a part of it, have ranks of their own."""
     if type(experts) is float and experts == 0.0:
-        return total / over
-    return (total - experts) / over + experts / expert_over
+        return split(total, over)
+    return split(total - experts, over) + split(experts, expert_over)
 
 
 def tokens_of(setting: Setting, spread: Ranks, decoder: bool = False) -> Number:
@@ -60,7 +71,7 @@ def block_bytes(setting: Setting, kept: Kept, spread: Ranks, decoder: bool) -> N
     """Bytes that coefficients come to on one rank and micro-batch."""
     length = setting.decoder_length if decoder else setting.length
     local = length / spread.context
-    per_token: Number = kept.replicated / spread.sequence_split + (kept.split + kept.scores * length) / spread.tensor
+    per_token: Number = split(kept.replicated, spread.sequence_split) + (kept.split + kept.scores * length) / spread.tensor
     if kept.routed:
         per_token = per_token + kept.routed * spread.imbalance
     if kept.single:
@@ -79,7 +90,7 @@ def block_bytes(setting: Setting, kept: Kept, spread: Ranks, decoder: bool) -> N
 
 def inputs(setting: Setting, kind: Kind, spread: Ranks) -> Number:
     """Bytes of one block's input, which full checkpointing keeps."""
-    return tokens_of(setting, spread, kind.decoder) * (RESIDUAL[setting.mode] * setting.hidden) / spread.sequence_split
+    return split(tokens_of(setting, spread, kind.decoder) * (RESIDUAL[setting.mode] * setting.hidden), spread.sequence_split)
 
 
 def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
@@ -99,45 +110,80 @@ def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
     )
 
 
-def size(setting: Setting, stage: Stage, spread: Ranks) -> Size:
-    """A stage's parameters and kept bytes."""
-    t, total = spread.tensor, Size()
-    for kind, count in zip(setting.kinds, stage.counts, strict=True):
-        own = kind.split / t + kind.whole
-        matrices = (kind.matrices - kind.experts) / t
+@dataclass(slots=True)
+class Block:
+    """One block of a kind on one rank, whatever the stage; counts in elements."""
+
+    weights: Number
+    experts: Number  # of them, in experts
+    matrices: Number  # counted where they are cast
+    trained: Number
+    trained_experts: Number
+    trained_attention: Number
+    held: Number  # bytes that it keeps of one micro-batch, under the run's checkpointing
+    kept: Number  # the same without checkpointing
+    kept_attention: Number  # of that, without its MLP
+
+
+def blocks(setting: Setting, spread: Ranks) -> list[Block]:
+    """A block of each kind."""
+    return [_block(setting, kind, spread) for kind in setting.kinds]
+
+
+def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
+    t = spread.tensor
+    weights = kind.split / t + kind.whole
+    experts: Number = 0.0
+    trained_experts: Number = 0.0
+    matrices: Number = (kind.matrices - kind.experts) / t if setting.casts else 0.0
+    trained: Number = 0.0
+    if kind.trained_split or kind.trained_whole or kind.trained_experts:
+        trained = kind.trained_split / t + kind.trained_whole
+    if kind.experts:
+        experts = kind.experts / spread.expert_split
+        weights = weights + experts
+        matrices = add(matrices, experts) if setting.casts else 0.0
+        if kind.trained_experts:
+            trained_experts = kind.trained_experts / spread.expert_split
+            trained = trained + trained_experts
+    kept = block_bytes(setting, kind.kept, spread, kind.decoder)
+    held = kept
+    if setting.checkpointing == "full":
+        held = inputs(setting, kind, spread)
+    elif setting.checkpointing == "selective":
+        held = selected(setting, kind, spread)
+    attention: Number = 0.0
+    trained_attention: Number = 0.0
+    if setting.scores:
+        attention = kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)
+        trained_attention = kind.trained_attention / t
+    return Block(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
+
+
+def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -> Size:
+    """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
+    total = Size()
+    for kind, own, count in zip(setting.kinds, each, stage.counts, strict=True):
+        present = minimum(count, 1.0)
+        total.weights = add(total.weights, own.weights * count)
+        if setting.casts:
+            total.matrices = add(total.matrices, own.matrices * count)
+        total.trained = add(total.trained, own.trained * count)
         if kind.experts:
-            experts = kind.experts / spread.expert_split
-            own, matrices = own + experts, matrices + experts
-            total.experts = add(total.experts, experts * count)
-        trained: Number = 0.0
-        if kind.trained_split or kind.trained_whole or kind.trained_experts:
-            trained = kind.trained_split / t + kind.trained_whole
+            total.experts = add(total.experts, own.experts * count)
             if kind.trained_experts:
-                trained_experts = kind.trained_experts / spread.expert_split
-                trained = trained + trained_experts
-                total.trained_experts = add(total.trained_experts, trained_experts * count)
-        present = where(count > 0, 1.0, 0.0)
-        total.weights = add(total.weights, own * count)
-        total.matrices = add(total.matrices, matrices * count)
-        total.trained = add(total.trained, trained * count)
+                total.trained_experts = add(total.trained_experts, own.trained_experts * count)
         if kind.adapters:
             total.adapters = add(total.adapters, kind.adapters * count)
         if kind.quantized:
-            total.quantized = add(total.quantized, (own - kind.whole) * count)
-        total.block = maximum(total.block, own * present)
-        total.trained_block = maximum(total.trained_block, (trained + kind.adapters) * present)
-        kept = block_bytes(setting, kind.kept, spread, kind.decoder)
-        total.kept_block = maximum(total.kept_block, kept * present)
+            total.quantized = add(total.quantized, (own.weights - kind.whole) * count)
+        total.block = larger(total.block, own.weights * present)
+        total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
+        total.kept_block = larger(total.kept_block, own.kept * present)
         if setting.scores:
-            total.kept_attention = maximum(
-                total.kept_attention, (kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)) * present
-            )
-            total.trained_attention = maximum(total.trained_attention, kind.trained_attention / t * present)
-        if setting.checkpointing == "full":
-            kept = inputs(setting, kind, spread)
-        elif setting.checkpointing == "selective":
-            kept = selected(setting, kind, spread)
-        total.kept = add(total.kept, kept * count)
+            total.kept_attention = maximum(total.kept_attention, own.kept_attention * present)
+            total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
+        total.kept = add(total.kept, own.held * count)
         total.blocks = add(total.blocks, count)
     _outside(setting, stage, spread, total)
     return total
@@ -158,6 +204,7 @@ def _outside(setting: Setting, stage: Stage, spread: Ranks, total: Size) -> None
     total.trained = add(add(total.trained, total.trained_embedding), add(total.trained_head, last * setting.trained_outside))
     if setting.outside_adapters:
         total.adapters = add(total.adapters, last * setting.outside_adapters)
-    total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t)
+    if setting.casts:
+        total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t)
     if setting.quantized_head:
         total.quantized = total.quantized + last * (setting.head / t)

@@ -44,7 +44,8 @@ def ranks(run: Run, sequences: int = 1) -> Ranks:
     """The layout of a run; ``sequences`` of one batch element (a preference pair has two)."""
     layout, batch = run.layout, run.batch
     tensor = layout.tensor * 1.0
-    replicas = layout.data * (layout.context * 1.0)
+    context = layout.context * 1.0
+    replicas = layout.data * context
     shard = replicas
     if layout.sharding == "hybrid" and layout.shard_group_size is not None:
         shard = minimum(layout.shard_group_size * 1.0, replicas)
@@ -55,8 +56,8 @@ def ranks(run: Run, sequences: int = 1) -> Ranks:
     whole, reduced, stepped = layout.sharding in ("zero3", "hybrid"), layout.sharding not in ("none", "zero1"), layout.sharding != "none"
     return Ranks(
         tensor=tensor,
-        pipeline=layout.pipeline,
-        context=layout.context * 1.0,
+        pipeline=layout.pipeline * 1.0,
+        context=context,
         sequence_split=tensor if layout.sequence_parallel else 1.0,
         expert_split=expert_split,
         imbalance=where(expert > 1, EXPERT_IMBALANCE, 1.0) if spread_experts else 1.0,
@@ -103,25 +104,25 @@ def stages(setting: Setting, spread: Ranks) -> list[Stage]:
     m, v = spread.accumulation, spread.virtual
     if not isinstance(p, np.ndarray) and p == 1:
         return [Stage(0, True, 1.0, [float(table[blocks]) for table in tables], 1.0)]
-    whole = blocks % p == 0
-    counted = (blocks + 2) % p == 0
-    most = ceil(blocks / p)
-    outer = where(whole, most, where(counted, (blocks + 2) // p - 1, most))
-    inner = where(whole, most, where(counted, (blocks + 2) // p, most))
-    fewest = where(whole, most, where(counted, outer, floor(blocks / p)))
-    first_end = minimum(outer, blocks)
-    second_end = minimum(first_end + inner, blocks)
-    last_start = maximum(blocks - fewest, 0)
+    each, with_outside = blocks / p, (blocks + 2) / p
+    fewest, most, outer = floor(each), ceil(each), ceil(with_outside)
+    padded = (fewest != most) & (outer == with_outside)  # embedding and head count, and then it comes out even
+    inner = where(padded, outer, most)
+    outer = where(padded, outer - 1, most)
+    fewest = where(padded, outer, fewest)
+    second_end = minimum(outer + inner, blocks)
+    last_start = blocks - fewest
     alone, pair = where(p == 1, 1.0, 0.0), where(p == 2, 1.0, 0.0)
+    interleaving, chunks = v > 1, (v - 1) * p + 1
 
     def alive(i: Number) -> Number:
         # 1F1B: stage i starts p - i micro-batches before its first backward; interleaved: (p - i - 1) 2 + (v - 1) p + 1
         # chunks of a v-th of the stage each (Megatron-core schedules.py).
-        interleaved = ((p - i - 1) * 2 + (v - 1) * p + 1) / v
-        return minimum(m, where(v > 1, interleaved, p - i)) * 1.0
+        after = p - i
+        return minimum(m, where(interleaving, ((after - 1) * 2 + chunks) / v, after))
 
     second = minimum(1, p - 1)
-    before = [_take(table, first_end) for table in tables]
+    before = [_take(table, outer) for table in tables]
     middle = [where(p > 2, _take(table, second_end) - start, 0.0) for table, start in zip(tables, before, strict=True)]
     end = [where(p > 1, float(table[blocks]) - _take(table, last_start), 0.0) for table in tables]
     return [

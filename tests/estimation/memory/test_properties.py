@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.estimation import memory
 from service.estimation.run import Run
 from service.specs.load import run_of
-from tests.benchmarks.memory_layouts import layouts, single
+from tests.benchmarks.memory_layouts import SPEC, layouts, single
 
 MODELS = ("llama-3.1-8b", "mixtral-8x7b", "qwen3-8b", "gpt2-xl", "gemma-2-9b", "deepseek-v3")
 STACKS = ("hf_transformers", "fsdp_native", "deepspeed", "megatron", "llm_foundry")
@@ -100,6 +100,9 @@ def test_a_search_equals_single_quotes_to_the_last_bit(model: str, stack: str) -
         {"activation_checkpointing": "selective", "parallelism": {"sharding": "zero3", "sequence_parallel": True}},
         {"activation_checkpointing": "full", "attention": "eager", "parallelism": {"sharding": "none"}},
         {"method": {"kind": "qlora"}, "parallelism": {"sharding": "zero2"}},
+        {"method": {"kind": "lora"}, "parallelism": {"sharding": "hybrid", "shard_group_size": 4}, "optimizer": {"name": "adamw_8bit"}},
+        {"software": {"stack": stack, "cpu_offload": ["optimizer", "activations", "parameters"]}, "parallelism": {"sharding": "zero3"}},
+        {"software": {"stack": stack, "fused_loss": True}, "precision": {"recipe": "bf16_pure"}, "method": {"objective": "dpo"}},
     ):
         base = run_of(spec(model, stack, **more))
         run = layouts(base, 40, seed=7)
@@ -118,10 +121,11 @@ def test_a_search_equals_single_quotes_to_the_last_bit(model: str, stack: str) -
         assert quoted.peak_process_bytes == float(found.process[39])
 
 
-def test_a_large_search_is_cut_into_pieces_without_a_trace() -> None:
-    run = layouts(run_of(spec("llama-3.1-8b", "megatron")), 10_000)
+@pytest.mark.parametrize("document", [spec("llama-3.1-8b", "megatron"), SPEC], ids=["plain", "benchmark"])
+def test_a_large_search_is_cut_into_pieces_without_a_trace(document: dict[str, Any]) -> None:
+    run = layouts(run_of(document), 10_000)
     whole = memory.peaks(run)
     assert whole is not None and len(whole.process) == 10_000
-    for index in (0, 4095, 4096, 9999):
+    for index in (0, 4095, 4096, 9999, *range(0, 10_000, 97)):
         alone = memory.peaks(single(run, index))
         assert alone is not None and alone.process == whole.process[index]
