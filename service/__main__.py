@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -127,8 +129,6 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    import uvicorn
-
     from .kit import telemetry
 
     settings = _settings(options)
@@ -136,7 +136,6 @@ def _serve(options: argparse.Namespace) -> int:
     if settings.workers > 1 and settings.url.get_backend_name() == "sqlite":
         raise ValueError("SQLite has one writer: use PostgreSQL for more than one worker")
     _bring_up(settings)
-    log.info("documentation at http://%s:%s/docs", _shown(settings.host), settings.port)
     log.info("keys are %s", "required" if settings.auth_required else "not asked for: everything belongs to team 'default'")
     if not settings.auth_required and not settings.loopback:
         log.warning("RUNQUOTE_AUTH=off and the service is bound to %s: whoever reaches it may read and write everything", settings.host)
@@ -145,21 +144,47 @@ def _serve(options: argparse.Namespace) -> int:
         folder = tempfile.mkdtemp(prefix="runquote-metrics-")
         os.environ[telemetry.MULTIPROCESS_FOLDER] = folder
     try:
-        uvicorn.run(
-            "service.app:create_app",
-            factory=True,
-            host=settings.host,
-            port=settings.port,
-            workers=settings.workers,
-            log_config=None,
-            access_log=False,  # telemetry writes its own line
-            server_header=False,
-            timeout_graceful_shutdown=settings.shutdown_seconds,
-        )
+        return _listen(settings)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-    return 0
+
+
+def _listen(settings: Settings) -> int:
+    """Serve until told to stop; where, is logged once connections are taken."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    def announce(listening: socket.socket) -> None:
+        log.info("documentation at http://%s:%s/docs", _shown(settings.host), listening.getsockname()[1])
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                announce(self.servers[0].sockets[0])
+
+    config = uvicorn.Config(
+        "service.app:create_app",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,  # telemetry writes its own line
+        server_header=False,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+    if settings.workers > 1:
+        shared = config.bind_socket()
+        shared.listen(config.backlog)  # connections wait here for the workers
+        announce(shared)
+        Multiprocess(config, sockets=[shared]).run()
+        return 0
+    server = Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
+    return 0 if server.started else 3  # what uvicorn's own command answers where the application does not start
 
 
 def _shown(host: str) -> str:

@@ -16,7 +16,7 @@ from . import __version__
 from .accuracy import endpoints as accuracy
 from .actuals import endpoints as actuals
 from .catalog import endpoints as catalog
-from .kit import api, idempotency, migration, problems
+from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
 from .plans import endpoints as plans
@@ -78,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_tags=TAGS,
         servers=[{"url": "/", "description": "This service"}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
         generate_unique_id_function=lambda route: route.name,
@@ -93,6 +94,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )
+    reference.add(app)
     app.openapi = lambda: api.describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 

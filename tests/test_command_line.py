@@ -106,6 +106,26 @@ def test_it_serves_on_a_file_of_its_own_and_says_where(tmp_path: Path) -> None:
         assert ask(f"{address}/v1/quotes/{quote['id']}") == (200, quote)
 
 
+def test_the_line_that_says_where_is_true_when_it_is_written(tmp_path: Path) -> None:
+    """The port that was taken, and a connection at once."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service", "--port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        address = next(found[1] for line in process.stderr if (found := re.search(r"documentation at (http://\S+)/docs", line)))
+        assert ask(address + "/healthz") == (200, {"status": "ok"})
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
 def test_workers_on_postgresql_share_keys_quotes_and_metrics(tmp_path: Path, postgresql_server: Any) -> None:
     url: URL = postgresql_server.create()
     text = url.render_as_string(hide_password=False)

@@ -113,3 +113,13 @@ def test_everything_described_answers_as_described(api_schema: Any, method: str,
         case.call_and_validate(checks=CHECKS)
 
     call()
+
+
+def test_the_page_says_what_there_is_without_its_scripts(document: dict[str, Any], client: TestClient) -> None:
+    """A cluster without a way out sees every operation and where the document is; a proxy's prefix is kept."""
+    html = client.get("/docs").text
+    place = html[html.index('<div id="swagger-ui">') : html.index("<script")]
+    for method, path, operation in operations(document):
+        assert f"{method} {path}" in place and operation["summary"].replace("'", "&#x27;") in place
+    assert 'href="/openapi.json"' in place
+    assert "url: '/openapi.json'" in html
