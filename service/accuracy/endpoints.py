@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from sqlalchemy.exc import IntegrityError
 
+from service.estimation.codes import CODES
 from service.kit import api, documents, idempotency, paging
 from service.kit.database import Database
 from service.kit.documents import Body
@@ -79,6 +80,8 @@ def get_accuracy(
         labels=_labels(request),
     )
     with _database(request).read() as connection:
+        if code is not None and code not in CODES and not repository.judged(connection, caller.team_id, code):
+            raise invalid_parameter("code", "no such item, and nothing measured has this code" + documents.nearest(code, list(CODES)))
         rows = query.answer(connection, question, datetime.now(UTC))
     return Response(documents.dump({"rows": [_accuracy_row(row) for row in rows]}), media_type=JSON)
 

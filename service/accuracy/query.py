@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, literal_column, select
 
+from service.kit.problems import invalid_parameter
+
 from . import drift, histogram, history
 from .repository import accuracy_daily
 from .statistics import Outcome, Summary, coverage_figures, is_rate, summarise
@@ -20,6 +22,7 @@ GROUPS: tuple[str, ...] = (*PERIODS, "device", "model_family", "method", "stack"
 LABEL = "label."
 
 EXACT_ROWS = 2000  # up to so many observations are read one by one: about 15 ms
+MOST_ROWS = 100_000  # no histogram tells two labels apart: so many observations are read one by one, in about a second
 DRIFT_ROWS = 1500  # the newest observations that drift is judged by when there are more, codes together
 
 Group = tuple[str | None, ...]
@@ -66,6 +69,8 @@ def answer(connection: Connection, question: Question, now: datetime) -> list[Ac
     """The rows, by group and code."""
     begin = history.since(question.window_days, now)
     counts = _counts(connection, question, begin)
+    if sum(counts.values()) > MOST_ROWS and len(question.label_keys()) > 1:
+        raise invalid_parameter("window", "too many runs for several labels, which are read one by one: narrow it, or name a code")
     if sum(counts.values()) <= EXACT_ROWS or len(question.label_keys()) > 1:
         return _exact(question, list(_observations(connection, question, begin)))
     recent: list[Mapping[str, Any]] = []

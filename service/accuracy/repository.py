@@ -134,3 +134,10 @@ def page(connection: Connection, team_id: str, position: paging.Position | None,
     query = select(calibrations).where(calibrations.c.team_id == team_id)
     rows = connection.execute(paging.after(query, calibrations.c.created_at, calibrations.c.id, position, limit)).all()
     return [_stored(row) for row in rows[:limit]], paging.next_cursor(rows, limit)
+
+
+def judged(connection: Connection, team_id: str, code: str) -> bool:
+    """Whether the team has measured anything of that code."""
+    t = accuracy_daily.c
+    query = select(t.code).where(t.team_id == team_id, t.dimension == "", t.code == code).limit(1)
+    return connection.execute(query).first() is not None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from service.estimation.codes import CODES
 from service.kit.documents import nearest
 from service.kit.problems import Fault, Invalid
 
@@ -128,7 +129,7 @@ def check(intake: Intake, quoted: Quoted, document: bool) -> Intake:
     for attempt in intake.attempts:
         for index, value in enumerate(attempt.values):
             if not codes.known(value.code, quoted.items):
-                near = nearest(value.code, sorted({*codes.CODES, *quoted.items}))
+                near = nearest(value.code, sorted({*CODES, *quoted.items}))
                 faults.append(Fault(f"/measurements/{index}/code", "no such item" + near))
         for found in rules.impossible(attempt, quoted):
             if document:

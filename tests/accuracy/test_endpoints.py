@@ -118,7 +118,7 @@ def test_windows_labels_and_unknown_groups(client: TestClient) -> None:
     assert [row["n"] for row in accuracy(client, code=HOURS)] == [4]
     assert [row["n"] for row in accuracy(client, code=HOURS, window="30d")] == [3]
     assert [row["n"] for row in accuracy(client, code=HOURS, window="2d")] == [1]  # today and yesterday
-    assert accuracy(client, code="memory.peak_process") == []
+    assert accuracy(client, code="memory.peak_process") == []  # an item that nobody measured
     by_label = accuracy(client, code=HOURS, group_by=["label.team"])
     assert [(row["group"], row["n"]) for row in by_label] == [({"label.team": "ads"}, 1), ({"label.team": "search"}, 3)]
     assert [row["n"] for row in accuracy(client, code=HOURS, **{"label.team": "ads"})] == [1]
@@ -293,3 +293,35 @@ def test_teams_see_their_own_figures_and_share_wide_cells(secured: TestClient, m
     assert secured.post("/v1/calibrations", headers=make_key("one", "accuracy:read")).status_code == 403
     assert secured.get("/v1/accuracy", headers=make_key("one", "quotes:read")).status_code == 403
     assert secured.get("/v1/accuracy").status_code == 401
+
+
+@pytest.mark.parametrize(("code", "near"), [("device_hours.rum", "device_hours.run"), ("nonsense", None)])
+def test_a_code_that_is_none_is_refused(client: TestClient, code: str, near: str | None) -> None:
+    """An empty answer would say that nothing was off."""
+    response = client.get("/v1/accuracy", params={"code": code})
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["parameter"] == "code"
+    assert near is None or near in error["detail"]
+
+
+def test_a_part_that_was_measured_is_a_code(client: TestClient) -> None:
+    """Parts that the contract does not list may be measured, and are then known."""
+    part = "time.step.matrix"
+    assert client.get("/v1/accuracy", params={"code": part}).status_code == 422
+    quoted = quote(client)
+    measure(client, quoted, {part: 1.1 * item(quoted, part)["expected"]})
+    assert [row["n"] for row in accuracy(client, code=part)] == [1]
+
+
+def test_several_labels_of_too_many_runs_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows would all be read into memory."""
+    for name in ("a", "b"):
+        quoted = quote(client, labels={"team": "search", "run": name})
+        measure(client, quoted, {HOURS: plain(quoted, HOURS)})
+    labels = {"label.team": "search", "label.run": "a"}
+    assert [row["n"] for row in accuracy(client, **labels)] == [1]
+    monkeypatch.setattr(query, "MOST_ROWS", 1)
+    response = client.get("/v1/accuracy", params=labels)
+    assert response.status_code == 422 and response.json()["errors"][0]["parameter"] == "window"
+    assert [row["n"] for row in accuracy(client, **{"label.run": "a"})] == [1]
