@@ -209,6 +209,7 @@ def create_revision(
     database = _database(request)
     with database.read() as connection:
         quote = _find(repository.get(connection, caller.team_id, quote_id))
+        beside = repository.newest_revision(connection, caller.team_id, quote.id)
     revision = documents.validate(Revision, received)
     if revision.spec is None and revision.pilot is None:
         raise problems.invalid("", "give spec, pilot or both")
@@ -229,6 +230,12 @@ def create_revision(
         if dropped:
             priced.warn(
                 "pilot_dropped", "the spec's step changed, so what the pilot of the superseded quote measured no longer holds", "/spec"
+            )
+        if beside is not None:  # variants side by side are allowed, and said
+            priced.warn(
+                "superseded_before",
+                f"quote {beside} supersedes the same quote: this one stands beside it and holds nothing of its changes; to build on them "
+                "revise that one",
             )
         answer = _store(request, caller, use, priced, supersedes_id=quote.id)
     return answer.response()

@@ -60,7 +60,7 @@ class Priced:
         """The quote as JSON text, with `id: null`."""
         return repository.envelope(self._document(), None, engine_version=self._engine, calibration_version=self._calibration)
 
-    def warn(self, code: str, detail: str, pointer: str) -> None:
+    def warn(self, code: str, detail: str, pointer: str | None = None) -> None:
         """Say something that only the quote's history shows."""
         self.quote["warnings"].append({"code": code, "detail": detail, "pointer": pointer})
 

@@ -234,6 +234,13 @@ def get(connection: Connection, team_id: str, quote_id: str) -> Stored | None:
     return None if row is None else _stored(row)
 
 
+def newest_revision(connection: Connection, team_id: str, quote_id: str) -> str | None:
+    """The newest quote that supersedes this one itself; None where none does."""
+    query = select(quotes.c.id).where(quotes.c.supersedes_id == quote_id, quotes.c.team_id == team_id)
+    found: str | None = connection.execute(query.order_by(quotes.c.created_at.desc(), quotes.c.id.desc()).limit(1)).scalar_one_or_none()
+    return found
+
+
 def newest_by_reference(connection: Connection, team_id: str, system: str, external_id: str) -> Stored | None:
     """The newest quote of the team for a job of an external system."""
     where = (quotes.c.team_id == team_id, quotes.c.external_system == system, quotes.c.external_id == external_id)

@@ -266,6 +266,18 @@ def test_a_revision_supersedes_and_leaves_the_old_one_as_it_was(client: TestClie
     assert client.get(f"/v1/quotes/{first['id']}").json() == {**first, "status": "superseded"}
 
 
+def test_a_second_revision_of_one_quote_says_that_it_stands_beside_the_first(client: TestClient) -> None:
+    """It holds nothing of the first one's changes; a revision of the newest quote is not warned of."""
+    first = client.post("/v1/quotes", json=SPEC).json()
+    one = client.post(f"/v1/quotes/{first['id']}/revisions", json={"spec": {"sequence_length": 4096}}).json()
+    two = client.post(f"/v1/quotes/{first['id']}/revisions", json={"spec": {"name": "b"}}).json()
+    three = client.post(f"/v1/quotes/{two['id']}/revisions", json={"spec": {"name": "c"}}).json()
+    told = {quote["id"]: [w["detail"] for w in quote["warnings"] if w["code"] == "superseded_before"] for quote in (first, one, two, three)}
+    assert not told[first["id"]] and not told[one["id"]] and not told[three["id"]]
+    assert one["id"] in told[two["id"]][0]
+    assert two["spec"]["sequence_length"] == first["spec"]["sequence_length"]
+
+
 def test_what_was_default_is_default_again_after_a_revision(client: TestClient) -> None:
     """The patch meets the spec as it came, not the defaults that were filled in then."""
     first = client.post(
