@@ -11,10 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
-
-Cell = TypeVar("Cell", bound=Hashable)
+from collections.abc import Sequence
 
 _ROUNDING = 1e-9  # 0.1 * 10 must count as one whole rank
 
@@ -47,11 +44,6 @@ def upper(ordered: Sequence[float], tail: float) -> float:
 def enough(coverage: float) -> int:
     """The least number of past errors that gives a finite interval on both sides."""
     return math.ceil(2 / (1 - coverage) - 1 - _ROUNDING)
-
-
-def mondrian_bounds(scores: Mapping[Cell, Sequence[float]], coverage: float) -> dict[Cell, tuple[float, float]]:
-    """The bounds of each cell from its own errors alone (Mondrian conformal prediction)."""
-    return {cell: bounds(sorted(values), coverage) for cell, values in scores.items()}
 
 
 class AdaptiveInterval:

@@ -29,14 +29,6 @@ class Pinned:
     factors: Mapping[str, Factor] = field(default_factory=dict)
 
 
-def corrections_for(connection: Connection, team_id: str, facts: Facts, wanted: str | None, coverage: float = 0.8) -> Pinned:
-    """What a quote is corrected by: ``latest`` (or None), ``none``, or a version, which the quote then names.
-
-    A version that the team does not have is a bad value of the spec's ``calibration``.
-    """
-    return apply(find(connection, team_id, wanted), facts, coverage)
-
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A version with its fits."""
@@ -46,7 +38,10 @@ class Calibration:
 
 
 def find(connection: Connection, team_id: str, wanted: str | None) -> Calibration | None:
-    """The calibration that ``wanted`` names; None where there is none to apply."""
+    """The calibration that ``wanted`` names: ``latest`` (or None), ``none``, or a version; None where there is none to apply.
+
+    A version that the team does not have is a bad value of the spec's ``calibration``.
+    """
     if wanted == "none":
         return None
     if wanted is None or wanted == "latest":

@@ -12,8 +12,6 @@ from .decomposition import decompose, lost_attempts, spec_drift, waits_seconds
 from .derived import derived_rows
 from .quoted import Quoted
 
-DRIFTED = 0.01  # a difference of steps, tokens or devices by more than this is drift
-
 
 def compare(quoted: Quoted, measured: Iterable[Measured]) -> dict[str, Any]:
     """Rows in the quote's order of items, what was measured before what follows from it."""

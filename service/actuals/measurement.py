@@ -14,7 +14,6 @@ Exclusion = Literal["warmup", "first_step", "compile"]
 AllocationBasis = Literal["allocated", "utilized"]
 
 OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "cancelled", "preempted", "timeout")
-PHASES: tuple[Phase, ...] = ("startup", "training", "evaluation", "checkpointing", "data", "restarts")
 
 # What may be said of a measurement. The first two are the caller's to say; the others are added where they are seen.
 FLAGS: Mapping[str, str] = {
@@ -41,7 +40,6 @@ FLAGS: Mapping[str, str] = {
     "allocated_above_reserved": "allocated memory above reserved memory of the same attempt",
     "several_completed": "several attempts completed all steps: repeats of the run rather than parts of it",
 }
-GIVEN_FLAGS: tuple[str, ...] = ("shared_device", "host_timed")
 
 GIB = 2**30
 MIB = 2**20

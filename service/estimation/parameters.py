@@ -185,11 +185,6 @@ def _rank(matrix: Matrix, rank: int) -> int:
     return rank * max(1, len(matrix.roles)) if matrix.lora_materialized and matrix.copies > 1 else rank
 
 
-def adapted(run: Run, layer: Layer) -> tuple[Matrix, ...]:
-    """The matrices of a block that carry an adapter."""
-    return tuple(entry.matrix for entry in adapters_of(run.method.lora, layer))
-
-
 def adapters_of(lora: Lora | None, layer: Layer) -> tuple[Adapted, ...]:
     """The adapters of a block."""
     return () if lora is None else _adapters(layer, lora)

@@ -52,11 +52,6 @@ class Workload:
     assumptions: tuple[str, ...] = ()
     target_reason: str | None = None
 
-    @property
-    def positions_per_step(self) -> Number | None:
-        """Tensor positions of an average step."""
-        return None if self.tensor_positions is None or not self.steps else self.tensor_positions / self.steps
-
 
 def exact(value: Number) -> Number:
     """An integer where it is one that a double holds exactly, else a double."""

@@ -35,8 +35,6 @@ from service.kit import documents, paging
 from service.kit.database import UtcDateTime, id_column, insert, metadata, team_column
 from service.kit.identifiers import is_identifier
 
-STATUSES = ("open", "superseded", "measured")
-
 quotes = Table(
     "quotes",
     metadata,

@@ -34,6 +34,11 @@ def real(value: Any) -> Any:
     raise PydanticCustomError("float_type", "must be a number")
 
 
+def one_or_list(value: Any) -> str:
+    """Which member of a union of one value and a list of them is meant."""
+    return "list" if isinstance(value, list) else "one"
+
+
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(integral)]
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(integral)]
 Width = Annotated[int, Field(ge=1, le=MAX_WIDTH), BeforeValidator(integral)]
@@ -43,7 +48,6 @@ Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES), BeforeValidator(integral)]
 Amount = Annotated[float, Field(ge=0, le=1e24), BeforeValidator(real)]
 PositiveAmount = Annotated[float, Field(ge=1e-9, le=1e24), BeforeValidator(real)]
 BytesPerParameter = Annotated[float, Field(ge=0, le=64), BeforeValidator(real)]
-Fraction = Annotated[float, Field(ge=0, le=1), BeforeValidator(real)]
 Dropout = Annotated[float, Field(ge=0, lt=1), BeforeValidator(real)]
 Coverage = Annotated[float, Field(ge=0.01, le=0.9999), BeforeValidator(real)]
 Repeats = Annotated[float, Field(ge=1e-6, le=1e6), BeforeValidator(real)]

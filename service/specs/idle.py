@@ -8,7 +8,8 @@ from service.catalog import devices as device_catalog
 from service.estimation.items import Warning
 from service.estimation.run import Run
 
-from .spec import HardwareSpec, ModelSpec, RunSpec
+from .spec import HardwareSpec, RunSpec
+from .spec_model import ModelSpec
 
 _SPEED_GIVEN = "efficiency gives the speed, so that none is predicted from it (only the hours of alternatives are)"
 

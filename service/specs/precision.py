@@ -38,7 +38,6 @@ _QUANTIZED = {
     "lion_8bit": _EIGHT_BIT,
     "adamw_4bit": 2 * _FOUR_BIT,
 }
-_SHAPED = ("adafactor", "muon", "galore_adamw", "apollo")
 
 
 def widths(recipe: Recipe, stack: Stack) -> tuple[float, float, float, float]:

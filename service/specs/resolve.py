@@ -18,7 +18,8 @@ from .errors import spec_error
 from .resolve_data import resolve_data
 from .resolve_model import resolve_model
 from .section import Section
-from .spec import DeviceOverrideSpec, HardwareSpec, MethodSpec, RunSpec
+from .spec import DeviceOverrideSpec, HardwareSpec, RunSpec
+from .spec_model import MethodSpec
 
 # The sharding a stack uses unless told otherwise: FSDP shards fully (torchtitan and llm-foundry defaults); the others
 # replicate until a ZeRO stage or a distributed optimizer is asked for.

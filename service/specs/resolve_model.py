@@ -13,7 +13,7 @@ from service.kit.documents import nearest
 from . import counted, hf_config, presets
 from .errors import spec_error
 from .section import Section
-from .spec import ModelSpec
+from .spec_model import ModelSpec
 
 
 def resolve_model(spec: ModelSpec, top: Section, provenance: dict[str, str]) -> Architecture:

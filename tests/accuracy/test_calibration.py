@@ -10,8 +10,9 @@ from crepes import ConformalPredictiveSystem, ConformalRegressor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.accuracy import calibration, conformal, corrections
-from service.accuracy.calibration import Observation, fit
+from service.accuracy import calibration, conformal, corrections, pooling
+from service.accuracy.calibration import Observation
+from service.accuracy.pooling import fit
 
 Path = tuple[str, str, str]
 
@@ -132,14 +133,14 @@ def test_a_change_of_level_is_followed_within_a_few_runs() -> None:
 
 @given(st.lists(st.floats(-2, 2, allow_nan=False), min_size=1, max_size=40, unique=True), st.floats(0.05, 1))
 def test_a_robust_mean_lies_inside_its_values(values: list[float], deviation: float) -> None:
-    mean, effective = calibration.robust_mean(values, [1.0] * len(values), deviation)
+    mean, effective = pooling.robust_mean(values, [1.0] * len(values), deviation)
     assert min(values) - 1e-12 <= mean <= max(values) + 1e-12
     assert 0 < effective <= len(values) + 1e-9
 
 
 @given(st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=41))
 def test_the_weighted_median_of_equal_weights_is_numpys(values: list[float]) -> None:
-    assert calibration.weighted_median(values, [1.0] * len(values)) == pytest.approx(np.median(values), abs=1e-12)
+    assert pooling.weighted_median(values, [1.0] * len(values)) == pytest.approx(np.median(values), abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [9, 10, 19, 25, 57, 200])
@@ -156,15 +157,14 @@ def test_conformal_bounds_equal_crepes(n: int) -> None:
     assert conformal.upper(sorted(np.abs(residuals)), 0.1) == pytest.approx(symmetric[1])
 
 
-def test_mondrian_bounds_equal_crepes() -> None:
+def test_bounds_by_cell_equal_crepes() -> None:
     rng = np.random.default_rng(6)
     bins = np.repeat(["a", "b", "c"], [30, 45, 100])
     residuals = rng.normal(size=175) * np.repeat([0.1, 0.5, 2.0], [30, 45, 100])
     system = ConformalPredictiveSystem().fit(residuals, bins=bins)
     expected = system.predict(np.zeros(3), bins=np.array(["a", "b", "c"]), lower_percentiles=10, higher_percentiles=90)
-    found = conformal.mondrian_bounds({name: list(residuals[bins == name]) for name in "abc"}, 0.8)
     for row, name in enumerate("abc"):
-        assert found[name] == pytest.approx(tuple(expected[row]))
+        assert conformal.bounds(sorted(residuals[bins == name]), 0.8) == pytest.approx(tuple(expected[row]))
 
 
 def test_too_few_errors_bound_nothing() -> None:

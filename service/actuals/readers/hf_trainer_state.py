@@ -10,7 +10,7 @@ from .hf import tokens, training_values
 
 
 def read(document: Any, hints: Hints) -> Reading:
-    """One attempt, complete where the state reached its last step."""
+    """One attempt, completed where ``train()`` returned: it may have been told to stop early."""
     state = as_object(document, "trainer_state.json")
     history = state.get("log_history")
     if not isinstance(history, list):
@@ -28,13 +28,11 @@ def read(document: Any, hints: Hints) -> Reading:
         into.ignore("/total_flos", "a formula (6 x parameters x positions, also for LoRA) or 0: not a measurement of FLOPs")
     if not into.values:
         raise Unreadable("no train_runtime in the log history: send the state of the finished run", "/log_history")
-    reached, planned = count(state.get("global_step")), count(state.get("max_steps"))
-    finished = bool(summaries) and (planned is None or (reached or 0) >= planned)
     attempt = Attempt(
         source="hf_trainer",
-        outcome=hints.outcome or ("completed" if finished or summaries else "failed"),
+        outcome=hints.outcome or ("completed" if summaries else "failed"),
         covers=("training", "evaluation", "checkpointing"),
-        steps_completed=reached,
+        steps_completed=count(state.get("global_step")),
         device_count=hints.device_count,
         values=tuple(into.values),
     )

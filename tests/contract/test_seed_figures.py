@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 from starlette.testclient import TestClient
 
-from service.app import create_app
-from service.kit import migration
-from tests.conftest import settings_for
+from .conftest import Preview
 
 CASES = {case["id"]: case for case in json.loads((Path(__file__).parent.parent / "cases" / "seed_figures.json").read_text())["cases"]}
 LLAMA = {"preset": "llama-3.1-8b"}
@@ -21,31 +17,6 @@ H100 = {"device": "h100-sxm-80gb"}
 LORA = {"kind": "lora", "lora": {"rank": 16, "alpha": 16, "target_modules": "all-linear"}}
 # Answered elsewhere: laws and speed-ups (tests/scaling); what was measured and a project's ledger (tests/actuals, tests/projects).
 ELSEWHERE = ("scaling.", "inference.", "time.end_to_end_speedup", "evidence.published_mfu", "actuals.", "ledger.")
-
-Quote = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A client of an application of its own: previews store nothing."""
-    url = URL.create("sqlite", database=str(tmp_path_factory.mktemp("seeds") / "seeds.db"))
-    migration.upgrade(url)
-    with TestClient(create_app(settings_for(url))) as client:
-        yield client
-
-
-@pytest.fixture
-def quote(client: TestClient) -> Quote:
-    """`quote(model=..., data=..., ...)` previews a spec; items by code under `by`."""
-
-    def ask(**spec: Any) -> dict[str, Any]:
-        response = client.post("/v1/quotes/preview", json=spec)
-        assert response.status_code == 200, response.text
-        document: dict[str, Any] = response.json()
-        document["by"] = {item["code"]: item for item in document["items"]}
-        return document
-
-    return ask
 
 
 def near(case: str, figure: str, index: int | None = None) -> Any:
@@ -65,10 +36,10 @@ def counted(case: str) -> dict[str, Any]:
     return {"model": {"parameter_count": given["parameters"]}, "data": {"total_tokens": given["tokens"]}}
 
 
-def test_padded_batch(quote: Quote) -> None:
+def test_padded_batch(preview: Preview) -> None:
     case = "tokens.padded_batch"
     given = CASES[case]["given"]
-    document = quote(
+    document = preview(
         model=LLAMA,
         method={"objective": "sft"},
         data={
@@ -91,27 +62,27 @@ def test_padded_batch(quote: Quote) -> None:
 
 
 @pytest.mark.parametrize("case", ["compute.6nd.100m", "compute.6nd.7b_1t", "compute.6nd.llama31_8b"])
-def test_6nd(quote: Quote, case: str) -> None:
-    document = quote(**counted(case))
+def test_6nd(preview: Preview, case: str) -> None:
+    document = preview(**counted(case))
     assert value(document, "compute.6nd") == near(case, "training_flops")
     assert document["summary"]["training_flops"] == near(case, "training_flops")
 
 
-def test_length_squares(quote: Quote) -> None:
+def test_length_squares(preview: Preview) -> None:
     case = "attention.length_squares"
     squares = []
     for lengths in CASES[case]["given"]["length_sets"]:
-        document = quote(model=LLAMA, data={"prompt_tokens": lengths, "target_tokens": 0, "packing": "packed"}, sequence_length=2048)
+        document = preview(model=LLAMA, data={"prompt_tokens": lengths, "target_tokens": 0, "packing": "packed"}, sequence_length=2048)
         squares.append(value(document, "tokens.squared_lengths"))
     assert squares == CASES[case]["expect"]["sum_of_squares"]
     assert squares[1] / squares[0] == CASES[case]["expect"]["ratio"]
 
 
-def test_ledger_of_16_bytes(quote: Quote) -> None:
+def test_ledger_of_16_bytes(preview: Preview) -> None:
     case = "memory.ledger_16_bytes"
     given = CASES[case]["given"]
     each = given["bytes_per_parameter"]
-    document = quote(
+    document = preview(
         model={"parameter_count": given["parameters"]},
         data={"total_tokens": 1_000_000},
         precision={
@@ -130,48 +101,48 @@ def test_ledger_of_16_bytes(quote: Quote) -> None:
     assert sum(value(document, f"memory.{part}") for part in parts) == states
 
 
-def test_mfu_effect(quote: Quote) -> None:
+def test_mfu_effect(preview: Preview) -> None:
     case = "time.mfu_effect"
     times = [
-        value(quote(**counted("compute.6nd.7b_1t"), hardware=H100, efficiency={"mfu": mfu}), "time.training")
+        value(preview(**counted("compute.6nd.7b_1t"), hardware=H100, efficiency={"mfu": mfu}), "time.training")
         for mfu in CASES[case]["given"]["mfu"]
     ]
     assert times[0] / times[1] == near(case, "wall_clock_ratio")
 
 
-def test_one_h100_at_peak(quote: Quote) -> None:
+def test_one_h100_at_peak(preview: Preview) -> None:
     case = "time.one_h100_at_peak"
-    document = quote(**counted("compute.6nd.llama31_8b"), hardware=H100, efficiency={"mfu": 1.0})
+    document = preview(**counted("compute.6nd.llama31_8b"), hardware=H100, efficiency={"mfu": 1.0})
     assert value(document, "compute.6nd") == pytest.approx(CASES[case]["given"]["training_flops"])
     assert value(document, "time.training") == near(case, "seconds")
     assert value(document, "time.training") / (365.25 * 86400) == near(case, "years")
     assert "peak_taken_as_real" in [warning["code"] for warning in document["warnings"]]
 
 
-def test_llama_at_mfu_40(quote: Quote) -> None:
+def test_llama_at_mfu_40(preview: Preview) -> None:
     case = "time.llama31_8b_mfu40"
     hardware = {**H100, "device_count": CASES[case]["given"]["devices"]}
     data = {"total_tokens": 15e12}
-    document = quote(model=LLAMA, data=data, sequence_length=8192, hardware=hardware, efficiency={"mfu": 0.4})
+    document = preview(model=LLAMA, data=data, sequence_length=8192, hardware=hardware, efficiency={"mfu": 0.4})
     assert value(document, "device_hours.training") == near(case, "device_hours")
     assert document["summary"]["device_hours"]["expected"] == near(case, "device_hours")
     assert value(document, "time.training") / 3600 == near(case, "hours")
 
 
-def test_attention_share(quote: Quote) -> None:
+def test_attention_share(preview: Preview) -> None:
     case = "compute.attention_share_causal"
     given = CASES[case]["given"]
     for index, context in enumerate(given["contexts"]):
-        document = quote(model=LLAMA, data={"total_tokens": context * 16}, sequence_length=context)
+        document = preview(model=LLAMA, data={"total_tokens": context * 16}, sequence_length=context)
         forward = value(document, "compute.attention") / 3 / value(document, "tokens.input")  # backward is twice the forward
         assert forward / (2 * given["parameters"]) == near(case, "share_of_2N", index)
         if context == 8192:
             assert forward == near(case, "extra_forward_flops_per_token_at_8192")
 
 
-def test_embedding_overcount(quote: Quote) -> None:
+def test_embedding_overcount(preview: Preview) -> None:
     case = "compute.embedding_overcount"
-    parameters = quote(model=LLAMA, data={"total_tokens": 1e6})["resolved"]["parameters"]
+    parameters = preview(model=LLAMA, data={"total_tokens": 1e6})["resolved"]["parameters"]
     assert parameters["embedding"] == CASES[case]["expect"]["input_embedding_parameters"]
     assert parameters["embedding"] / parameters["total"] == near(case, "share_of_parameters")
 
@@ -184,60 +155,60 @@ def test_h100_dense_and_sparse(client: TestClient) -> None:
     assert h100["peak_bf16_sparse_flops_per_second"] == near(case, "peak_bf16_sparse_flops")
 
 
-def test_lora_parameters(quote: Quote) -> None:
+def test_lora_parameters(preview: Preview) -> None:
     case = "lora.parameters"
-    parameters = quote(model=LLAMA, method=LORA, data={"total_tokens": 1e6})["resolved"]["parameters"]
+    parameters = preview(model=LLAMA, method=LORA, data={"total_tokens": 1e6})["resolved"]["parameters"]
     assert parameters["trainable"] == parameters["adapters"] == CASES[case]["expect"]["trainable_parameters"]
     assert parameters["trainable"] / parameters["total"] == near(case, "share")
 
 
 @pytest.mark.parametrize("model", [LLAMA, {"parameter_count": 8.03e9}], ids=["preset", "count"])
 @pytest.mark.parametrize("sequence_length", [None, 1024])
-def test_lora_flops_and_time(quote: Quote, model: dict[str, Any], sequence_length: int | None) -> None:
+def test_lora_flops_and_time(preview: Preview, model: dict[str, Any], sequence_length: int | None) -> None:
     case = "lora.flops_and_time"
     given = CASES[case]["given"]
     data = {"samples": given["samples"], "prompt_tokens": given["tokens_per_sample"] - 200, "target_tokens": 200}
     common: dict[str, Any] = {"model": model, "method": LORA, "data": data, "hardware": H100, "sequence_length": sequence_length}
-    at_40 = quote(**common, efficiency={"mfu": 0.4})
+    at_40 = preview(**common, efficiency={"mfu": 0.4})
     assert value(at_40, "tokens.input") == near(case, "tokens")
     assert value(at_40, "compute.6nd") == near(case, "flops_4n")
     assert value(at_40, "time.training") == near(case, "seconds_at_mfu40")
-    at_20 = quote(**common, efficiency={"mfu": 0.2})
+    at_20 = preview(**common, efficiency={"mfu": 0.2})
     assert value(at_20, "time.training") / 60 == near(case, "minutes_at_mfu20")
-    recomputed = quote(**common, efficiency={"hfu": 0.2}, activation_checkpointing="full")
+    recomputed = preview(**common, efficiency={"hfu": 0.2}, activation_checkpointing="full")
     assert value(recomputed, "time.training") / 60 == near(case, "minutes_at_mfu20_full_recompute")
     executed = value(recomputed, "time.training") * 0.2 * 989.4e12
     assert executed == near(case, "flops_6n_full_recompute")
 
 
-def test_lora_three_epochs(quote: Quote) -> None:
+def test_lora_three_epochs(preview: Preview) -> None:
     case = "lora.three_epochs"
     given = CASES[case]["given"]
     data = {"samples": given["samples"], "prompt_tokens": given["tokens_per_sample"], "target_tokens": 0, "epochs": given["epochs"]}
     common: dict[str, Any] = {"model": LLAMA, "method": LORA, "data": data, "hardware": H100, "sequence_length": 1024}
-    plain = quote(**common, efficiency={"mfu": given["mfu"]})
-    recomputed = quote(**common, efficiency={"hfu": given["mfu"]}, activation_checkpointing="full")
+    plain = preview(**common, efficiency={"mfu": given["mfu"]})
+    recomputed = preview(**common, efficiency={"hfu": given["mfu"]}, activation_checkpointing="full")
     for index, document in enumerate((plain, recomputed)):
         assert value(document, "time.training") / 3600 == near(case, "hours", index)
 
 
-def test_full_fine_tune(quote: Quote) -> None:
+def test_full_fine_tune(preview: Preview) -> None:
     case = "full_sft.flops"
     given = CASES[case]["given"]
-    document = quote(**counted(case), method={"objective": "sft"}, hardware=H100, efficiency={"mfu": given["mfu"]})
+    document = preview(**counted(case), method={"objective": "sft"}, hardware=H100, efficiency={"mfu": given["mfu"]})
     assert value(document, "compute.6nd") == near(case, "flops")
     assert value(document, "device_hours.training") * 60 == near(case, "device_minutes")
 
 
-def test_pretraining_at_mfu_20(quote: Quote) -> None:
+def test_pretraining_at_mfu_20(preview: Preview) -> None:
     case = "pretrain.15t_mfu20"
-    document = quote(**counted(case), hardware={**H100, "device_count": 512}, efficiency={"mfu": CASES[case]["given"]["mfu"]})
+    document = preview(**counted(case), hardware={**H100, "device_count": 512}, efficiency={"mfu": CASES[case]["given"]["mfu"]})
     assert value(document, "device_hours.training") == near(case, "device_hours")
 
 
-def test_model_states_of_8b(quote: Quote) -> None:
+def test_model_states_of_8b(preview: Preview) -> None:
     case = "memory.model_states_8b"
-    document = quote(
+    document = preview(
         model=LLAMA,
         data={"total_tokens": 1e6},
         sequence_length=1024,
@@ -248,10 +219,10 @@ def test_model_states_of_8b(quote: Quote) -> None:
     assert document["summary"]["fits"] is False
 
 
-def test_lora_is_two_thirds(quote: Quote) -> None:
+def test_lora_is_two_thirds(preview: Preview) -> None:
     case = "lora.two_thirds"
     model = {"parameter_count": CASES[case]["given"]["parameters"]}
-    full, lora = (quote(model=model, data={"total_tokens": 1e7}, method=method) for method in ({"kind": "full"}, LORA))
+    full, lora = (preview(model=model, data={"total_tokens": 1e7}, method=method) for method in ({"kind": "full"}, LORA))
     assert value(lora, "compute.6nd") / value(full, "compute.6nd") == near(case, "ratio_4n_to_6n")
 
 
