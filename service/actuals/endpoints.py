@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -172,7 +172,8 @@ _Target = tuple[quotes.Stored, Quoted, Reading | None]
 def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals) -> tuple[list[_Target], list[Ignored]]:
     """The quotes that a request answers, each with its part of the document."""
     if actuals.external_ref is not None:
-        found = quotes.newest_by_reference(connection, caller.team_id, actuals.external_ref.system, actuals.external_ref.id)
+        reference = (actuals.external_ref.system, actuals.external_ref.id)
+        found = quotes.newest_by_references(connection, caller.team_id, [reference]).get(reference)
         if found is None:
             raise problems.NotFound("No quote has this external_ref")
         run = quoted_run(found)
@@ -183,12 +184,12 @@ def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals)
     reading = intake.read_document(actuals)
     if reading.attempts and not any(intake.references(attempt) or attempt.quote_ids for attempt in reading.attempts):
         raise intake.refused("/external_ref", "needed: the document does not name its job")
+    wanted = [a for a in reading.attempts if actuals.job_id is None or actuals.job_id in (a.job_id, *a.job_names)]
+    quote_of = _quotes_of(connection, caller, wanted)
     unquoted: list[Ignored] = []
     by_quote: dict[str, tuple[quotes.Stored, list[Attempt]]] = {}
-    for attempt in reading.attempts:
-        if actuals.job_id is not None and actuals.job_id not in (attempt.job_id, *attempt.job_names):
-            continue
-        found = _quote_of(connection, caller, attempt)
+    for attempt in wanted:
+        found = quote_of(attempt)
         if found is None:
             unquoted.append(Ignored(pointer="", detail=f"{_named(attempt)} has no quote"))
         else:
@@ -196,13 +197,15 @@ def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals)
     if not by_quote and reading.attempts:
         told = "; ".join(entry.detail for entry in unquoted[:MOST_TOLD])
         raise problems.NotFound(f"No quote was made for a job of this document: {told}" if told else "The document has no such job")
+    # Read again with the quote's device count, which a document may lack; once for each count.
+    again: dict[int | None, dict[tuple[str | None, int | None], list[Attempt]]] = {}
     targets: list[_Target] = []
     for quote, attempts in by_quote.values():
         run = quoted_run(quote)
-        # Read again with the quote's device count, which a document may lack.
-        again = intake.read_document(actuals, run.device_count)
-        mine = {(attempt.job_id, attempt.attempt) for attempt in attempts}
-        kept = tuple(attempt for attempt in again.attempts if (attempt.job_id, attempt.attempt) in mine)
+        if run.device_count not in again:
+            again[run.device_count] = _by_try(intake.read_document(actuals, run.device_count).attempts)
+        tries = dict.fromkeys((attempt.job_id, attempt.attempt) for attempt in attempts)
+        kept = tuple(attempt for key in tries for attempt in again[run.device_count][key])
         targets.append((quote, run, Reading(attempts=kept)))
     return targets, [*reading.ignored, *unquoted]
 
@@ -214,14 +217,25 @@ def _named(attempt: Attempt) -> str:
     return f"job {attempt.job_id or '?'}" + (f" ({', '.join(names)})" if names else "")
 
 
-def _quote_of(connection: Connection, caller: Caller, attempt: Attempt) -> quotes.Stored | None:
-    for quote_id in attempt.quote_ids:
-        if found := quotes.get(connection, caller.team_id, quote_id):
-            return found
-    for system, name in intake.references(attempt):
-        if found := quotes.newest_by_reference(connection, caller.team_id, system, name):
-            return found
-    return None
+def _quotes_of(connection: Connection, caller: Caller, attempts: Sequence[Attempt]) -> Callable[[Attempt], quotes.Stored | None]:
+    """Finds the quote of an attempt: one that its job names, else the newest under one of its job's names."""
+    named = quotes.get_many(connection, caller.team_id, (quote_id for attempt in attempts for quote_id in attempt.quote_ids))
+    known = quotes.newest_by_references(connection, caller.team_id, (r for attempt in attempts for r in intake.references(attempt)))
+
+    def find(attempt: Attempt) -> quotes.Stored | None:
+        by_id = (named[quote_id] for quote_id in attempt.quote_ids if quote_id in named)
+        by_name = (known[reference] for reference in intake.references(attempt) if reference in known)
+        return next(by_id, None) or next(by_name, None)
+
+    return find
+
+
+def _by_try(attempts: Sequence[Attempt]) -> dict[tuple[str | None, int | None], list[Attempt]]:
+    """Attempts by job and number."""
+    found: dict[tuple[str | None, int | None], list[Attempt]] = {}
+    for attempt in attempts:
+        found.setdefault((attempt.job_id, attempt.attempt), []).append(attempt)
+    return found
 
 
 def _record(

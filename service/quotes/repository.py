@@ -5,7 +5,7 @@ superseded, it is measured) is a row of its own, from which the status is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,6 +29,7 @@ from sqlalchemy import (
     and_,
     exists,
     select,
+    tuple_,
 )
 
 from service.kit import documents, paging
@@ -239,11 +240,31 @@ def newest_revision(connection: Connection, team_id: str, quote_id: str) -> str 
     return found
 
 
-def newest_by_reference(connection: Connection, team_id: str, system: str, external_id: str) -> Stored | None:
-    """The newest quote of the team for a job of an external system."""
-    where = (quotes.c.team_id == team_id, quotes.c.external_system == system, quotes.c.external_id == external_id)
-    row = connection.execute(_select().where(*where).order_by(quotes.c.created_at.desc(), quotes.c.id.desc()).limit(1)).one_or_none()
-    return None if row is None else _stored(row)
+def get_many(connection: Connection, team_id: str, quote_ids: Iterable[str]) -> dict[str, Stored]:
+    """Those of the quotes that the team has, by id."""
+    found: dict[str, Stored] = {}
+    for part in _chunks(sorted({quote_id for quote_id in quote_ids if is_identifier(quote_id)})):
+        rows = connection.execute(_select().where(quotes.c.id.in_(part), quotes.c.team_id == team_id))
+        found |= {row.id: _stored(row) for row in rows}
+    return found
+
+
+def newest_by_references(connection: Connection, team_id: str, references: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stored]:
+    """The newest quote of the team for each job, named by its external system and id there, that has one."""
+    columns = (quotes.c.external_system, quotes.c.external_id)
+    newest: dict[tuple[str, str], str] = {}
+    for part in _chunks(sorted(set(references))):
+        query = select(*columns, quotes.c.id).where(quotes.c.team_id == team_id, tuple_(*columns).in_(part))
+        for system, external_id, quote_id in connection.execute(query.order_by(quotes.c.created_at, quotes.c.id)):
+            newest[system, external_id] = quote_id
+    found = get_many(connection, team_id, newest.values())
+    return {reference: found[quote_id] for reference, quote_id in newest.items()}
+
+
+def _chunks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
+    """As many as one statement may name."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, event, func, select
 from starlette.testclient import TestClient
 
 from service.actuals.repository import measurements
@@ -492,3 +492,28 @@ def test_seed_llama31_405b(client: TestClient) -> None:
     measured = {**HOURS, "value": given["measured_device_hours"]}
     post(client, made["id"], {"outcome": "completed", "source": "paper", "measurements": [measured]})
     assert row(client, made["id"], "efficiency.mfu")["measured"] == pytest.approx(expect["implied_mfu"], rel=tolerance)
+
+
+def _accounting(jobs: int) -> str:
+    rows = [f"{job}|a|COMPLETED|2026-01-05T08:00:00|2026-01-05T09:00:00|3600|gres/gpu=64" for job in range(1, jobs + 1)]
+    return "\n".join(["JobID|Cluster|State|Start|End|ElapsedRaw|AllocTRES", *rows])
+
+
+def test_a_month_of_a_cluster_is_asked_for_in_a_few_statements(client: TestClient, engine: Engine) -> None:
+    """Jobs without a quote cost no statement each; those with one get their own hours."""
+    made = {quote(client, external_ref={"system": "slurm", "id": f"a/{job}"})["id"] for job in (3, 140)}
+    statements: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        answer = client.post("/v1/actuals", json={"format": "sacct_parsable", "document": _accounting(150)})
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert answer.status_code == 201, answer.text
+    assert {row["quote_id"] for row in answer.json()["items"]} == made
+    assert {row["job_id"] for row in answer.json()["items"]} == {"3", "140"}
+    assert len(answer.json()["ignored"]) == 148
+    assert len(statements) < 60
