@@ -10,7 +10,7 @@ from ..run import Run
 from ..spread import prior
 from .ledger import peaks
 from .setting import setting
-from .widening import interval
+from .widening import below_the_device, interval
 
 
 @dataclass(slots=True)
@@ -38,4 +38,4 @@ def process_peaks(run: Run, corrections: Corrections) -> ProcessPeaks | None:
         expected = found.process + found.allocated * (allocated.factor - 1.0)
     width, _ = interval(run, known, "process")
     bounds = prior(expected, expected * width.low, expected * width.high, run.interval_coverage)
-    return ProcessPeaks(expected, bounds.low, bounds.high)
+    return ProcessPeaks(expected, bounds.low, below_the_device(run, expected, bounds.high, found.cached))

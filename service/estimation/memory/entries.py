@@ -16,6 +16,7 @@ from .offload import offloaded
 from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
 from .stages import ranks
+from .widening import below_the_device
 from .widening import interval as width_of
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
@@ -37,6 +38,7 @@ class Gaps:
     framework: float
     communication: float
     communicators: float
+    cached: float  # of the fragmentation, what gives way where memory runs out
 
 
 def entry(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
@@ -102,7 +104,7 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
         entry(
             "fragmentation",
             fragmentation,
-            f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding",
+            f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase",
             basis="prior",
         ),
         entry("peak_reserved", reserved, "peak_allocated + fragmentation", basis="prior"),
@@ -119,6 +121,8 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
             item.assumptions = (*item.assumptions, "wider interval: no measured run has " + ", ".join(reasons))
         bounds = prior(values[name], values[name] * interval.low, values[name] * interval.high, run.interval_coverage)
         item.low, item.high = bounds.low, bounds.high
+        if name == "process":
+            item.high = below_the_device(run, values[name], item.high, gaps.cached)
         factor = factors[name]
         if factor is not None:
             # Where measured peaks contradict each other, the factor that remains is said.

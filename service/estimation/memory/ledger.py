@@ -47,6 +47,7 @@ class Peaks:
     allocated: Number
     reserved: Number
     process: Number
+    cached: Number  # of the last two, what the allocator holds for another phase and gives back where memory runs out
 
 
 def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
@@ -60,7 +61,12 @@ def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
     pieces = [_peaks(piece, known) for piece in _pieces(run)]
     if len(pieces) == 1:
         return pieces[0]
-    return Peaks(*(np.concatenate([np.atleast_1d(getattr(piece, name)) for piece in pieces]) for name in Peaks.__slots__))
+    shapes = [np.shape(piece.process) or (1,) for piece in pieces]
+    whole = [
+        np.concatenate([np.broadcast_to(getattr(piece, name), shape) for piece, shape in zip(pieces, shapes, strict=True)])
+        for name in Peaks.__slots__
+    ]
+    return Peaks(*whole)
 
 
 PIECE = 4096  # layouts at once: what a core's first caches hold of a few dozen arrays
@@ -88,34 +94,67 @@ def _pieces(run: Run) -> list[Run]:
 
 def _peaks(run: Run, known: Setting) -> Peaks:
     rule = known.stack.overheads
+    worst: Number = 0.0
     best: Number = 0.0
     active: Number = 0.0
     late: Number = 0.0
+    cached: Number = 0.0
     for phase in live.phases(run, known):
-        better = phase.allocated > best
+        rank = _rank(run, known, phase)
+        better = rank > worst
         if not anywhere(better):
             continue
         active = where(better, phase.active, active)
         late = where(better, phase.late, late) if rule.late_gradients else 0.0
-        best = maximum(best, phase.allocated)
-    reserved = best + fragmentation(known, best, active, late)
-    return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes)
+        worst = maximum(worst, rank)
+        if phase.caches:
+            best, cached = where(better, phase.allocated, best), where(better, phase.cached, cached)
+        else:
+            best = worst
+    gap, cached = fragmentation(run, known, best, active, late, cached)
+    reserved = best + gap
+    return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes, cached)
 
 
-def fragmentation(known: Setting, allocated: Number, active: Number, late: Number) -> Number:
-    """Reserved and not allocated: a share of what comes and goes, gradients that fit into none of its holes, and rounding."""
+def _rank(run: Run, known: Setting, phase: Phase) -> Number:
+    """What the worst moment is chosen by: what is allocated, and at the peak of a stage that caches something what is reserved."""
+    if not phase.caches:
+        return phase.allocated
+    gap, _ = fragmentation(run, known, phase.allocated, phase.active, phase.late, phase.cached)
+    return where(phase.top, phase.allocated + gap, phase.allocated)
+
+
+def fragmentation(run: Run, known: Setting, allocated: Number, active: Number, late: Number, cached: Number) -> tuple[Number, Number]:
+    """Reserved and not allocated, and how much of it is cached for another phase.
+
+    A share of what comes and goes, gradients that fit into none of its holes, and rounding; what is cached stays within the device,
+    since PyTorch gives cached blocks back before it runs out of memory.
+    """
     rule = known.stack.overheads
     rounding = minimum(rule.fragmentation_bytes, ROUNDING_LIMIT * allocated)
-    return rule.fragmentation * active + rule.late_gradients * late + rounding
+    lost = rule.fragmentation * active + rule.late_gradients * late + rounding
+    if type(cached) is float and cached == 0.0:
+        return lost, cached
+    if run.hardware is not None:
+        needed = allocated + lost + rule.framework_bytes + communicators(run) * rule.communicator_bytes
+        cached = minimum(cached, maximum(run.hardware.device.memory_bytes - needed, 0.0))
+    return lost + cached, cached
 
 
 def communicators(run: Run) -> Number:
-    """Collective communicators of one rank: one for each dimension of the layout that has more than one rank."""
+    """Collective communicators of one rank.
+
+    One for each dimension of the layout that has more than one rank, a second one for the pipeline (one with either neighbour:
+    ProcessGroupNCCL makes one for every pair that sends), and the world's where no dimension spans it.
+    """
     layout = run.layout
     total: Number = 0.0
-    for size in (layout.data * layout.context, layout.tensor, layout.pipeline, layout.context, layout.expert):
+    data, model = layout.data * layout.context, layout.tensor * layout.pipeline
+    for size in (data, layout.tensor, layout.pipeline, layout.pipeline, layout.context, layout.expert):
         total = total + where(size > 1, 1.0, 0.0)
-    return total
+    world = data * model
+    spans = (data == world) | (layout.tensor == world) | (layout.pipeline == world)
+    return total + where(spans, 0.0, 1.0)
 
 
 def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections: Corrections | None = None) -> MemoryEstimate:
@@ -124,13 +163,15 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
     if known is None:
         return _without_shape(run, parameters)
     merged = _merge(live.phases(run, known, all_phases=True))
-    peak = max((phase for phase in merged if phase.in_peak), key=lambda phase: float(phase.allocated))
+    peak = max((phase for phase in merged if phase.in_peak), key=lambda phase: float(_rank(run, known, phase)))
     rule, count = known.stack.overheads, float(communicators(run))
+    gap, cached = fragmentation(run, known, peak.allocated, peak.active, peak.late, peak.cached)
     gaps = Gaps(
-        fragmentation=float(fragmentation(known, peak.allocated, peak.active, peak.late)),
+        fragmentation=float(gap),
         framework=rule.framework_bytes,
         communication=count * rule.communicator_bytes,
         communicators=count,
+        cached=float(cached),
     )
     items = entries(run, known, peak, gaps, corrections or {}, _notes(run, known, peak))
     if run.software.cpu_offload:

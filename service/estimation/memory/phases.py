@@ -52,6 +52,11 @@ class Phase:
     transient: Number
     late: Number = 0.0  # gradients still to come, weighted by how much of the peak is vocabulary-wide tensors that go at once
     in_peak: bool = True
+    # Where an engine makes buffers for the step: what stays reserved for them at the peak of all else, and for all else while they live;
+    # whether this moment is the stage's peak; and what comes and goes at the peak of all else, if it is that of the buffers.
+    cached: Number = 0.0
+    top: Number | None = None
+    fragmented: Number | None = None
     allocated: Number = field(init=False)  # all of it, in the order of ``PARTS``
 
     def __post_init__(self) -> None:
@@ -65,8 +70,15 @@ class Phase:
         return dict(zip(PARTS, values, strict=True))
 
     @property
+    def caches(self) -> bool:
+        """Whether something stays reserved for the step's buffers, or for all else while they live."""
+        return self.top is not None
+
+    @property
     def active(self) -> Number:
         """What comes and goes: activations, logits and transients."""
+        if self.fragmented is not None:
+            return self.fragmented
         return add(add(self.activations, self.logits), self.transient)
 
 
@@ -157,11 +169,10 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
         result.gathered = result.at_loss = own.weights * (min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several)
     if stage in ("zero2", "zero3", "hybrid"):
         result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[setting.mode] * several)
-    if stage == "none":
-        if rule.replicated_gradient_copies:
-            result.buckets = states.gradients * (rule.replicated_gradient_copies * several)
+    if stage == "none" and rule.replicated_gradient_copies:
+        result.buckets = states.gradients * (rule.replicated_gradient_copies * several)
     elif rule.bucket_elements:
-        result.buckets = minimum(rule.bucket_elements * 2.0, states.trained * 2.0) * several
+        result.buckets = minimum(rule.bucket_elements, states.trained) * (several * (2.0 if run.precision.gradient_bytes < 4 else 4.0))
     return result
 
 
@@ -187,6 +198,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         encoded = last * micro.encoded
         if setting.checkpointing == "full":
             kept_one = kept_one + encoded
+    if stack.keeps_stage_outputs:
+        kept_one = kept_one + micro.residual * (1.0 - last)
     kept = kept_one * stage.in_flight
     others = kept - kept_one
     if "activations" in held_by_host:
@@ -217,6 +230,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     table = own.trained_embedding * (width if persistent else max(precision.gradient_bytes, width))
     at_once = (1.0 if persistent or run.software.fused_loss else 2.0) + (1.0 if precision.gradient_bytes == 0.0 else 0.0)
     at_table = at_once * table if setting.tied_trained else residual
+    if precision.gradient_bytes > 4:  # 16-bit gradients are cast before they are added to the 32-bit ones (DeepSpeed's BF16_Optimizer)
+        at_table = add(at_table, 4.0 * own.trained_embedding)
     loss_gradients: Number = stack.fused_head_gradients * width * head if fused else 0.0
     fixed: Number = add(stack.overheads.workspace_bytes, shard.buckets)
     if run.optimizer.name in WIDE_STATES and "optimizer" not in held_by_host:
@@ -244,15 +259,10 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         almost = maximum(standing, gradients - still_missing / states.gradients_over)
     complete = states.having(gradients)
     before, at_head, nearly = (complete, complete, complete) if persistent else map(states.having, (standing, head_gradients, almost))
-    step_copies: Number = 0.0  # an optimizer in host memory makes its own there
+    temporaries: Number = 0.0  # an optimizer in host memory makes its own there
     steps_here = "optimizer" not in held_by_host
-    if steps_here and stack.step_gradient_bytes and precision.gradient_bytes < 4:
-        per: Number = stack.step_gradient_bytes
-        if stack.model_parallel_step_bytes is not None:
-            per = where(spread.tensor * spread.pipeline > 1, stack.model_parallel_step_bytes, per)
-        step_copies = states.stepped * per
     if steps_here and run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
-        step_copies = step_copies + states.stepped * precision.gradient_bytes
+        temporaries = states.stepped * precision.gradient_bytes
     held = add(kept, micro.final * last)
     lingering: Number = 0.0
     if stage.first and setting.input_gradient:
@@ -274,16 +284,49 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         moments.append(
             phase("backward", states.having(left), add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, micro.scores)
         )
-    return [
-        *moments,
+    moments += [
         phase("forward", before, held, forward_logits, shard.at_loss, casts, hidden_out),
         # Backward: at the loss, in its first block, in its last block, and at the token table.
         phase("backward", before, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
         phase("backward", at_head, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, micro.working),
         phase("backward", nearly, add(others, own.kept_block), 0.0, shard.gathered, shard.unreduced, micro.working),
         phase("backward", complete, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
-        phase("optimizer_step", complete, 0.0, 0.0, step_copies, lingering),
+        phase("optimizer_step", complete, 0.0, 0.0, temporaries, lingering),
     ]
+    buffers = _step_buffers(run, setting, spread, states) if steps_here else None
+    if buffers is None:
+        return moments
+    live, freed = buffers
+    return _with_buffers(moments, phase("optimizer_step", complete, 0.0, 0.0, temporaries, live, lingering), live + freed)
+
+
+def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> tuple[Number, Number] | None:
+    """Bytes that the engine makes at the step: what is live at once, and what was freed before."""
+    own, others = setting.stack.step_buffers.get(run.layout.sharding), setting.stack.model_parallel_step_buffers
+    if own is None or run.precision.gradient_bytes >= 4:
+        return None
+    live: Number = own.live
+    freed: Number = own.freed
+    at_once: Number = own.at_once
+    if others is not None:
+        other, split = others.get(run.layout.sharding, own), spread.tensor * spread.pipeline > 1
+        live, freed, at_once = where(split, other.live, live), where(split, other.freed, freed), where(split, other.at_once, at_once)
+    partition = states.stepped * minimum(at_once / maximum(states.trained, 1.0), 1.0)
+    return partition * live, partition * freed
+
+
+def _with_buffers(moments: list[Phase], step: Phase, buffers: Number) -> list[Phase]:
+    """The moments with that of the step's buffers: they and all else stay reserved for one another."""
+    before, active = moments[0].allocated, moments[0].active
+    for moment in moments[1:]:
+        better = moment.allocated > before
+        before, active = maximum(before, moment.allocated), where(better, moment.active, active)
+    step.fragmented = active
+    reserved, top = before + buffers, maximum(before, step.allocated)
+    for moment in (*moments, step):
+        moment.cached = reserved - moment.allocated
+        moment.top = moment.allocated >= top
+    return [*moments, step]
 
 
 def _load(setting: Setting, stage: Stage, states: States) -> Phase:

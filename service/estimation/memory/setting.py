@@ -139,6 +139,7 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
 @ByIdentity
 def _remembered(model: Architecture, run: Essence) -> Setting:
     stack = STACKS[run.software.stack]
+    stack = stack.relatives.get(run.precision.gradient_bytes, stack)
     mode, adapter = _mode(run, stack), _adapter(run, stack)
     rules = stack.compiled_blocks if run.software.compile else stack.blocks
     checkpointed = run.activation_checkpointing == "full"

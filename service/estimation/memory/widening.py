@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from ..numeric import Number, minimum, where
 from ..run import Run
 from ..stacks.profile import Interval
 from .setting import Setting
 
 # Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
 MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
-# Another attention kernel is another generation of the stack: with its one source of unfused attention left out, Megatron's rows are
-# 20 % off in the median, three times the interval of runs like those.
-KERNEL_STEP = 2.0
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
-OTHER_KERNEL = "this attention kernel on this stack"
 
 
 def unlike(run: Run, known: Setting) -> tuple[str, ...]:
@@ -23,7 +20,7 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
     if run.software.compile and not known.stack.measured_compiled:
         found.append("compiled blocks on this stack")
     if run.attention not in known.stack.measured_attention:
-        found.append(OTHER_KERNEL)
+        found.append("this attention kernel on this stack")
     if any(kind.experts for kind in known.kinds):
         found.append("mixtures of experts")
     if known.cross or run.architecture.image_positions is not None:
@@ -37,6 +34,14 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
 def interval(run: Run, known: Setting, observable: str) -> tuple[Interval, tuple[str, ...]]:
     """The interval of an observable, and what widened it."""
     base, reasons = known.stack.intervals[observable], unlike(run, known)
-    longer = 1.0 + sum(KERNEL_STEP if reason == OTHER_KERNEL else STEP for reason in reasons)
+    longer = 1.0 + STEP * len(reasons)
     low = max(1.0 - (1.0 - base.low) * longer, 0.3)
     return Interval(low=low, high=1.0 + (base.high - 1.0) * longer), reasons
+
+
+def below_the_device(run: Run, expected: Number, high: Number, cached: Number) -> Number:
+    """The upper bound of the process's peak: cached blocks that alone would exceed the device are given back before it runs out."""
+    if run.hardware is None or (type(cached) is float and cached == 0.0):
+        return high
+    memory = run.hardware.device.memory_bytes
+    return where((expected - cached) * (high / expected) <= memory, minimum(high, memory), high)

@@ -8,7 +8,18 @@ module to bf16, adapters too, and runs without autocast. Blocks are Hugging Face
 from __future__ import annotations
 
 from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LOSS
-from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Stack
+from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Stack, StepBuffers
+
+# ZeRO 1 and 2 flatten the partition's gradients and cast the result to 32 bits before they let go of the gradients; ZeRO 3 does so by
+# sub-groups of 1e9 parameters; without ZeRO the cast copies of FP16_Optimizer are flattened (runtime/zero/stage_1_and_2.py,
+# stage3.py: sub_group_size, runtime/fp16/fused_optimizer.py).
+STEP_BUFFERS = {
+    "none": StepBuffers(live=8),
+    "zero1": StepBuffers(live=6),
+    "zero2": StepBuffers(live=6),
+    "zero3": StepBuffers(live=6, at_once=1e9),
+    "hybrid": StepBuffers(live=6, at_once=1e9),
+}
 
 DEEPSPEED = Stack(
     title="DeepSpeed ZeRO",
@@ -38,19 +49,26 @@ DEEPSPEED = Stack(
         persistent_gradients=True,
         offload_moves_gradients=True,  # ZeRO-Offload (arXiv 2101.06840, section 3): gradients go to the host as they are reduced
     ),
-    step_gradient_bytes=4,  # the partition's 16-bit gradients are copied to 32 bits for the step
-    # InternEvo's hybrid ZeRO optimizer (the only measured trainer with tensor or pipeline parallel on this stack) holds 32-bit flat
-    # gradients, their reduced and clipped copies and the flat updated weights at the step. Fitted on its rows alone.
-    model_parallel_step_bytes=11,
+    step_buffers=STEP_BUFFERS,
+    # InternEvo (the only measured trainer with tensor or pipeline parallel on this stack; internlm/solver/optimizer): 32-bit copies of the
+    # gradients for their norm (4), then flat gradients in 16 (2) and in 32 bits (4), and a temporary of torch's AdamW (4). Under FSDP
+    # the step's 32-bit gradients take the place of the norm's, tensor by tensor.
+    model_parallel_step_buffers={
+        "none": StepBuffers(live=8, freed=6),
+        "zero1": StepBuffers(live=8, freed=6),
+        "zero2": StepBuffers(live=8, freed=6),
+        "zero3": StepBuffers(live=8),
+        "hybrid": StepBuffers(live=8),
+    },
     foreach_temporaries=False,  # FusedAdam
     adapter_bytes=2,
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.22, fragmentation_bytes=5e8, framework_bytes=8e8, communicator_bytes=4e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=5e8, framework_bytes=9.5e8, communicator_bytes=4e8
     ),
     measured_methods=frozenset({"full", "lora"}),
     intervals={
-        "allocated": Interval(low=0.86, high=1.25),
-        "reserved": Interval(low=0.86, high=1.3),
-        "process": Interval(low=0.88, high=1.3),
+        "allocated": Interval(low=0.91, high=1.12),
+        "reserved": Interval(low=0.91, high=1.13),
+        "process": Interval(low=0.92, high=1.13),
     },
 )

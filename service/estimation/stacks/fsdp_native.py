@@ -74,9 +74,9 @@ FSDP_NATIVE = Stack(
     measured_methods=frozenset({"full", "lora", "qlora"}),
     measured_compiled=True,
     intervals={
-        "allocated": Interval(low=0.94, high=1.07),
-        "reserved": Interval(low=0.93, high=1.125),
-        "process": Interval(low=0.92, high=1.15),
+        "allocated": Interval(low=0.94, high=1.055),
+        "reserved": Interval(low=0.92, high=1.12),
+        "process": Interval(low=0.91, high=1.12),
     },
     kept_compiled=1.03,  # fitted
     kept_quantized=0.87,  # fitted

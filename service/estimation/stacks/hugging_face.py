@@ -89,7 +89,7 @@ HUGGING_FACE = Stack(
         replicated_gradient_copies=1,
     ),
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.55e9, communicator_bytes=4e8
     ),
     measured_methods=frozenset({"full", "frozen", "lora", "qlora"}),  # full and frozen: PyTorch's own counters
     intervals={

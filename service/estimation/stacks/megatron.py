@@ -3,12 +3,17 @@
 Sources: Korthikanti et al. 2022 (arXiv 2205.05198), table 2: a block keeps 34 s b h bytes and 5 a s^2 b where scores are
 stored; selective recomputation drops the scores; tensor parallelism leaves 10 s b h whole unless the sequence is split too;
 Transformer Engine fuses norms (input kept in 16 bits) and SwiGLU (gate and up kept); vocabulary-parallel cross entropy in 32
-bits; 32-bit gradient buffers live through the step.
+bits, whose fused form keeps the logits whole too (megatron/core/fusions/fused_cross_entropy.py); gradients are views of one
+32-bit buffer that lives through the step and is reduced in place. Under Megatron-DeepSpeed gradients have 16 bits, or 16 and
+32 (BF16_Optimizer), and DeepSpeed's engine reduces and steps.
 """
 
 from __future__ import annotations
 
-from .hugging_face import COMPILED_BLOCKS, FUSED_LOSS
+from dataclasses import replace
+
+from .deepspeed import STEP_BUFFERS
+from .hugging_face import COMPILED_BLOCKS
 from .profile import (
     HALF,
     ActivationRule,
@@ -34,42 +39,72 @@ BLOCKS = BlockRule(
     dropout_mask_bytes=0.0,
 )
 
-MEGATRON = Stack(
-    title="Megatron-core and its relatives",
-    sources=(
-        "arXiv 2205.05198",
-        "NVIDIA/Megatron-LM",
-        "bigscience-workshop/bigscience chronicles-prequel.md",
-        "modelscope/ms-swift Megatron-SWIFT",
-    ),
+_LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(6, 6, 4))
+_WHOLE_LOSS = LossRule(saved=(4, 4, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4))  # the 32-bit softmax in place of the logits
+_SHARDING = ShardingRule(
+    gathered_blocks=2,
+    gathered_outside=1,
+    loss_blocks=1,
+    loss_outside=1,
+    reduced_blocks=1,
+    reduced_bytes=(2, 4, 4),
+    persistent_gradients=True,
+)
+
+MEGATRON_DEEPSPEED = Stack(
+    title="Megatron-DeepSpeed",
+    sources=("arXiv 2205.05198", "deepspeedai/DeepSpeed runtime", "bigscience-workshop/bigscience chronicles-prequel.md"),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=COMPILED_BLOCKS,
-    loss=LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(6, 6, 4)),
-    compiled_loss=LossRule(saved=(4, 4, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4)),
-    fused_loss=FUSED_LOSS,
+    loss=_LOSS,
+    compiled_loss=_WHOLE_LOSS,
+    fused_loss=_WHOLE_LOSS,
     selective=SelectiveRule(kind="scores"),
-    sharding=ShardingRule(
-        gathered_blocks=2,
-        gathered_outside=1,
-        loss_blocks=1,
-        loss_outside=1,
-        reduced_blocks=1,
-        reduced_bytes=(2, 4, 4),
-        replicated_gradient_copies=1,
-        persistent_gradients=True,
-    ),
-    step_gradient_bytes=4,  # Megatron-DeepSpeed in fp16: the optimizer steps on a 32-bit copy of its partition's gradients
+    sharding=replace(_SHARDING, bucket_elements=5e8),
+    step_buffers=STEP_BUFFERS,
+    keeps_stage_outputs=True,
     foreach_temporaries=False,
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.17, fragmentation_bytes=7.25e9, framework_bytes=2e9, communicator_bytes=6e8
+        workspace_bytes=0.0,
+        late_gradients=0.0,
+        fragmentation=0.13,
+        fragmentation_bytes=1.3e9,
+        framework_bytes=1.5e9,
+        communicator_bytes=6e8,
     ),
-    measured_attention=frozenset({"eager"}),  # BigScience; one row alone has fused attention
+    measured_attention=frozenset({"eager"}),
     intervals={
-        "allocated": Interval(low=0.88, high=1.12),
-        "reserved": Interval(low=0.88, high=1.12),
-        "process": Interval(low=0.94, high=1.08),
+        "allocated": Interval(low=0.91, high=1.09),
+        "reserved": Interval(low=0.91, high=1.09),
+        "process": Interval(low=0.92, high=1.075),
     },
+)
+
+MEGATRON = Stack(
+    title="Megatron-core",
+    sources=("arXiv 2205.05198", "NVIDIA/Megatron-LM", "modelscope/ms-swift Megatron-SWIFT"),
+    mixed_mode=HALF,
+    mixed_sharded_mode=HALF,
+    weight_casts=False,
+    blocks=BLOCKS,
+    compiled_blocks=COMPILED_BLOCKS,
+    loss=_LOSS,
+    compiled_loss=_WHOLE_LOSS,
+    fused_loss=_WHOLE_LOSS,
+    selective=SelectiveRule(kind="scores"),
+    sharding=_SHARDING,
+    foreach_temporaries=False,
+    overheads=Overheads(
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=8e8, framework_bytes=1.4e9, communicator_bytes=6e8
+    ),
+    measured_attention=frozenset({"flash"}),
+    intervals={
+        "allocated": Interval(low=0.87, high=1.14),
+        "reserved": Interval(low=0.87, high=1.15),
+        "process": Interval(low=0.87, high=1.15),
+    },
+    relatives={2.0: MEGATRON_DEEPSPEED, 6.0: MEGATRON_DEEPSPEED},
 )

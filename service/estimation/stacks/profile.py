@@ -7,6 +7,7 @@ residual stream), ``autocast`` (32-bit weights and residual stream, 16-bit matri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -112,6 +113,19 @@ class ShardingRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepBuffers:
+    """What an engine of 16-bit gradients makes at the optimizer step, in bytes per trained parameter of its partition.
+
+    Whole partitions in one piece, or tensors as large as weights: the blocks that activations leave to the allocator are too small
+    for them, and theirs serve no activation, so that both stay reserved (PyTorch, "CUDA semantics: memory management").
+    """
+
+    live: float  # at once
+    freed: float = 0.0  # made and freed before, in other sizes
+    at_once: float = math.inf  # parameters, before sharding, that are stepped at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
     """What lies outside the tensors; fitted on the measured rows unless a source is named."""
 
@@ -159,8 +173,10 @@ class Stack:
     working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
     fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
-    step_gradient_bytes: float = 0.0  # per trained parameter of a partition: the 32-bit copy of its gradient at the step
-    model_parallel_step_bytes: float | None = None  # the same where tensor or pipeline parallel says that another trainer drives the engine
+    step_buffers: Mapping[str, StepBuffers] = field(default_factory=dict)  # by sharding; an engine with 32-bit gradients steps on them
+    model_parallel_step_buffers: Mapping[str, StepBuffers] | None = None  # where tensor or pipeline says so: another trainer
+    keeps_stage_outputs: bool = False  # a pipeline stage's output lives until its backward pass
+    relatives: Mapping[float, Stack] = field(default_factory=dict)  # stacks that share the name, told by the width of their gradients
     adapter_bytes: float | None = None  # the engine casts adapters to this width whatever was asked
     accumulates_unsharded: frozenset[str] = frozenset()  # recipes whose trainers skip the reduction between micro-batches
     quantized_mode: Mode | None = None  # how blocks run on a quantized base; None: as without

@@ -30,11 +30,10 @@ def test_the_headline_set_meets_its_goals(residuals: list[fitting.Residual]) -> 
     assert 0.75 <= score.coverage <= 0.90
 
 
-def test_every_stack_but_one_is_within_ten_per_cent(residuals: list[fitting.Residual]) -> None:
-    """InternEvo holds about twice the bytes a parameter that its recipe has; nothing in its sources says where. It is a known miss."""
+def test_every_stack_is_within_ten_per_cent(residuals: list[fitting.Residual]) -> None:
     for stack, source in {(r.case.stack, r.case.source) for r in residuals}:
         score = fitting.score([r for r in residuals if (r.case.stack, r.case.source) == (stack, source)])
-        assert (score.median <= 0.10) == (source != "InternEvo"), (stack, source, score)
+        assert score.median <= 0.10, (stack, source, score)
 
 
 def test_runs_out_of_memory_are_told_so(headline: list[fitting.Case]) -> None:
@@ -48,12 +47,14 @@ def test_runs_out_of_memory_are_told_so(headline: list[fitting.Case]) -> None:
 
 def test_each_group_left_out_of_the_fit(headline: list[fitting.Case]) -> None:
     score = fitting.score(fitting.leave_out(headline, lambda case: case.group))
-    assert score.median <= 0.07
-    assert score.p90 <= 0.20
+    assert score.median <= 0.05
+    assert score.p90 <= 0.15
 
 
 def test_each_source_left_out_of_the_fit(headline: list[fitting.Case]) -> None:
-    assert fitting.score(fitting.leave_out(headline, lambda case: case.source)).median <= 0.15
+    score = fitting.score(fitting.leave_out(headline, lambda case: case.source))
+    assert score.median <= 0.07
+    assert score.p90 <= 0.15
 
 
 def test_the_catalog_rows_are_the_cases() -> None:

@@ -1,0 +1,91 @@
+"""What DeepSpeed's engine makes at the step, what stays cached for it, and the communicators of a rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.estimation import memory, parameters
+from service.estimation.memory.alternatives import merged
+from service.estimation.memory.ledger import communicators
+from service.specs.load import run_of
+
+# BigScience's 8-way tensor-parallel GPT of 14336: 6 and 10 layers take 54 and 80 thousand MiB (chronicles-prequel.md, 2022-02-21).
+BIGSCIENCE: dict[str, Any] = {
+    "model": {
+        "hf_config": {
+            "model_type": "gpt2",
+            "n_embd": 14336,
+            "n_layer": 6,
+            "n_head": 64,
+            "n_positions": 2048,
+            "vocab_size": 50304,
+            "tie_word_embeddings": True,
+        }
+    },
+    "data": {"total_tokens": 10**9},
+    "sequence_length": 2048,
+    "batch": {"micro_batch_size": 1, "gradient_accumulation_steps": 256},
+    "precision": {"recipe": "fp16_mixed", "gradient_bytes": 2},
+    "activation_checkpointing": "full",
+    "attention": "eager",
+    "software": {"stack": "megatron"},
+    "parallelism": {"tensor": 8, "sharding": "zero1"},
+    "hardware": {"device": "a100-sxm-80gb", "device_count": 8},
+}
+
+
+def values(document: dict[str, Any]) -> dict[str, float]:
+    run = run_of(document)
+    return {item.code: float(item.expected or 0.0) for item in memory.estimate(run, parameters.count(run)).items}
+
+
+def test_a_parameter_takes_22_bytes_at_the_step_of_zero_1() -> None:
+    """16-bit weights and gradients (4), 32-bit weights and moments (12), gradients flattened and cast (6): as measured."""
+    less, more = values(BIGSCIENCE), values(merged(BIGSCIENCE, {"model": {"hf_config": {"n_layer": 10}}}))
+    added = 4 * 12 * 14336**2 / 8
+    measured = (80_000 - 54_000) * 2**20 / added
+    assert (more["memory.peak_reserved"] - less["memory.peak_reserved"]) / added == pytest.approx(22.0, rel=0.015)  # and what a layer keeps
+    assert measured == pytest.approx(22.0, rel=0.02)
+
+
+def test_what_is_cached_for_the_step_stays_within_the_device() -> None:
+    """A run whose phases fit one by one is told that it may fit, though the allocator would like to keep blocks for all of them."""
+    tight = merged(BIGSCIENCE, {"batch": {"micro_batch_size": 24}, "model": {"hf_config": {"n_layer": 8}}})
+    run = run_of(tight)
+    roomy = run_of(merged(tight, {"hardware": {"device": "h200-sxm-141gb"}}))
+    assert run.hardware is not None
+    small, large = memory.peaks(run), memory.peaks(roomy)
+    assert small is not None and large is not None
+    assert small.allocated == large.allocated
+    assert small.process == run.hardware.device.memory_bytes < large.process
+    assert memory.estimate(run, parameters.count(run)).fits != False  # noqa: E712
+
+
+def test_without_room_nothing_is_cached_and_the_run_does_not_fit() -> None:
+    huge = run_of(merged(BIGSCIENCE, {"model": {"hf_config": {"n_layer": 24}}}))
+    found = memory.peaks(huge)
+    assert found is not None and found.cached == 0.0
+    assert memory.estimate(huge, parameters.count(huge)).fits is False
+
+
+def test_an_offloaded_optimizer_makes_nothing_on_the_device() -> None:
+    plain = values(merged(BIGSCIENCE, {"software": {"stack": "deepspeed"}, "parallelism": {"tensor": 1}}))
+    offloaded = values(merged(BIGSCIENCE, {"software": {"stack": "deepspeed", "cpu_offload": "optimizer"}, "parallelism": {"tensor": 1}}))
+    trained = plain["memory.master_weights"] / 4.0
+    assert plain["memory.peak_allocated"] - offloaded["memory.peak_allocated"] > 12.0 * trained
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "count"),
+    [
+        ({"tensor": 1}, 1),  # the world is the data-parallel group
+        ({"tensor": 8}, 1),
+        ({"tensor": 2}, 3),  # data, tensor, and the world
+        ({"tensor": 2, "pipeline": 2}, 5),  # and one with either neighbour
+        ({"tensor": 1, "context": 2}, 2),  # data x context is the world
+    ],
+)
+def test_communicators_of_a_rank(parallelism: dict[str, int], count: int) -> None:
+    assert communicators(run_of(merged(BIGSCIENCE, {"parallelism": parallelism}))) == count
