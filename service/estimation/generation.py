@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .architecture import Attention
-from .run import Run
+from .run import Hardware, Run
 from .spread import Spread, multiples
 
 WEIGHT_BYTES = 2  # generation reads bf16 weights, whatever the trainer holds
@@ -42,6 +42,16 @@ def key_value_bytes(run: Run) -> float | None:
     return float(sum(one(layer.attention) for layer in run.architecture.layers) * WEIGHT_BYTES)
 
 
+def devices_of_a_copy(hardware: Hardware | None, weight_bytes: float) -> int:
+    """Devices that one copy of a model is split over while it generates: as few as leave room for the cache."""
+    if hardware is None:
+        return 1
+    spread_over = 1
+    while spread_over < hardware.device_count and weight_bytes > MEMORY_SHARE * hardware.device.memory_bytes * spread_over:
+        spread_over *= 2
+    return min(spread_over, hardware.device_count)
+
+
 def decode(run: Run, parameters: Any, generated: float, context: float, batch: int) -> Decoded:
     """Seconds in which all devices generate tokens: per decoding step max(bytes / bandwidth, FLOPs / peak) of each copy.
 
@@ -57,10 +67,7 @@ def decode(run: Run, parameters: Any, generated: float, context: float, batch: i
         return Decoded(None, (), f"the memory bandwidth of {device.name} is not known")
     total, active = float(parameters.total), float(parameters.active)
     weights = total * WEIGHT_BYTES
-    spread_over = 1  # devices one copy of the model is split over
-    while spread_over < hardware.device_count and weights > MEMORY_SHARE * device.memory_bytes * spread_over:
-        spread_over *= 2
-    spread_over = min(spread_over, hardware.device_count)
+    spread_over = devices_of_a_copy(hardware, weights)
     copies = max(hardware.device_count / spread_over, 1.0)
     # A batch touches every weight of a dense model, and of a mixture at most what its tokens are routed to.
     cache = key_value_bytes(run)

@@ -41,6 +41,8 @@ def _post_training(run: Run) -> Iterator[tuple[str, str]]:
             yield f"/post_training/{name}", "neither prompts nor preference_pairs are given"
     if wanted.reference != "model" and objective not in ("dpo", "ppo", "grpo"):
         yield "/post_training/reference", f"the objective {objective} has no reference model"
+    if wanted.generator != "colocated" and objective not in ("ppo", "grpo"):
+        yield "/post_training/generator", f"the objective {objective} generates nothing while it trains"
     if wanted.reward_parameter_count is not None:
         if objective == "reward_model":
             yield "/post_training/reward_parameter_count", "the reward model is the one that is trained: model says its size"

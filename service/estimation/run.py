@@ -208,6 +208,7 @@ class CheckpointPolicy:
     interval_steps: int | None = None
     interval_seconds: float | None = None
     contents: Literal["full", "weights"] = "full"
+    state_dict: Literal["sharded", "full", "full_on_device"] = "full"  # who gathers what is sharded, and where
     retain_last: int | None = None  # None: all are kept
     weights_interval_steps: int | None = None  # a second, lighter tier
     asynchronous: bool = False
@@ -278,6 +279,7 @@ class PostTraining:
     generated_tokens: int | None = None
     update_epochs: float = 1
     reference: Literal["model", "cached", "none"] = "model"
+    generator: Literal["colocated", "separate"] = "colocated"  # where answers are generated
     reward_parameter_count: int | None = None
     tool_seconds_per_sample: float | None = None
     judge_tokens: int | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.estimation.correction import Corrections
 from service.estimation.estimate import training_device_hours
-from service.estimation.memory.alternatives import Change, alternatives, merged
+from service.estimation.memory.alternatives import Change, Offer, alternatives, merged
 from service.estimation.memory.bounds import process_peaks
 from service.estimation.run import Data, Efficiency, Run
 from service.kit.problems import Problem
@@ -19,10 +19,10 @@ BINS = 64  # of sample lengths, when layouts are compared; the longest sample st
 FILLED_IN = frozenset({"default", "derived", "catalog"})
 
 
-def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Corrections) -> list[dict[str, Any]]:
-    """Changes that make the run fit, with their device-hours; nothing where it fits or that cannot be said."""
+def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Corrections) -> Offer:
+    """Changes that make the run fit, with their device-hours, or why there are none; nothing where it fits or that cannot be said."""
     if fits is True or fits is None:
-        return []
+        return Offer([])
     given = _given(resolved.spec, resolved.provenance, "")
     data = condensed(resolved.run.data)
     if data.histogram is not None:  # of a million samples only a few bins are looked at again and again

@@ -34,6 +34,8 @@ def build(
     result = estimate(run, corrections)
     if any(code.startswith("memory.") for code in pilot):
         result = _with_piloted_peaks(run, result, corrections, pilot)
+    offer = suggestions(resolved, result.fits, corrections or {})
+    nothing = () if offer.reason is None else (Warning(code="no_alternative", detail=offer.reason, pointer="/hardware"),)
     return {
         "engine_version": __version__,
         "calibration_version": calibration_version,
@@ -44,8 +46,8 @@ def build(
         "items": [_item(item) for item in result.items],
         "memory_phases": result.memory.phases,
         "saved_bytes_per_layer": result.memory.saved_bytes_per_layer,
-        "warnings": [_warning(warning) for warning in (*resolved.warnings, *result.warnings)],
-        "alternatives": suggestions(resolved, result.fits, corrections or {}),
+        "warnings": [_warning(warning) for warning in (*resolved.warnings, *result.warnings, *nothing)],
+        "alternatives": offer.rows,
     }
 
 

@@ -27,6 +27,7 @@ def checkpointing(spec: RunSpec, top: Section, provenance: dict[str, str]) -> r.
         interval_steps=section.take("interval_steps"),
         interval_seconds=section.take("interval_seconds"),
         contents=section.take("contents", "full"),
+        state_dict=section.take("state_dict", "full"),
         retain_last=section.take("retain_last"),
         weights_interval_steps=section.take("weights_interval_steps"),
         asynchronous=section.take("asynchronous", False),
@@ -76,7 +77,7 @@ def post_training(spec: RunSpec, method: r.Method, top: Section, provenance: dic
     if spec.post_training is None and method.objective in ("pretrain", "sft"):
         return r.PostTraining()
     section = Section(spec.post_training, "/post_training", provenance, top.out, "post_training")
-    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1.0, "reference": "model"}
+    defaults: dict[str, Any] = {"samples_per_prompt": 1, "update_epochs": 1.0, "reference": "model", "generator": "colocated"}
     names = r.PostTraining.__dataclass_fields__
     return r.PostTraining(**{name: section.take(name, defaults.get(name)) for name in names})
 

@@ -17,6 +17,9 @@ class CheckpointingSpec(Part):
     interval_seconds: PositiveAmount | None = None
     contents: Literal["full", "weights"] | None = None
     """`full` holds optimizer states too."""
+    state_dict: Literal["sharded", "full", "full_on_device"] | None = None
+    """How what is sharded is saved: each rank its own part, or gathered into one rank's host memory block by block (`full`, where it is
+    left out), or whole on one rank's device first (FSDP's full state dict without CPU offload), which can be the run's peak."""
     retain_last: Count | None = None
     """How many are kept at a time; all where it is left out."""
     weights_interval_steps: Positive | None = None
@@ -114,6 +117,8 @@ class PostTrainingSpec(Part):
     """How often each rollout is trained on."""
     reference: Literal["model", "cached", "none"] | None = None
     """How the frozen reference is read: `model` each time, `cached` once, `none` not at all."""
+    generator: Literal["colocated", "separate"] | None = None
+    """Where answers are generated: on the devices that train (where it is left out), or on others, which hold what it takes."""
     reward_parameter_count: Count | None = None
     """Of the reward model; rules and verifiers have none."""
     tool_seconds_per_sample: Amount | None = None

@@ -43,7 +43,7 @@ def host_bytes(run: Run, setting: Setting) -> Number:
         total: Number = 0.0
         if "optimizer" in held:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES
-            total = total + stepped_per_rank(own, spread) * per
+            total = total + stepped_per_rank(own, spread) * (per * (1.0 + setting.value_share))
         if "parameters" in held:
             width = run.precision.weight_bytes
             total = total + divided(own.weights, own.experts, spread.weights_over, spread.expert_weights_over) * width

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from ..numeric import Number, maximum, minimum, where
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE
+from .beside import beside, may_be_the_peak
 from .micro import Micro, micro_batch
-from .offload import offloaded, stepped_per_rank
+from .offload import offloaded
 from .setting import Setting
-from .sizes import Size, add, block_bytes, blocks, divided, size, tokens_of
+from .sizes import Size, add, block_bytes, blocks, size
 from .stages import Ranks, Stage, ranks, stages
+from .states import Model, States, states_of
 
 PARTS = ("weights", "gradients", "master_weights", "optimizer_states", "activations", "logits", "transient")
 ACTIVE = ("activations", "logits", "transient")
@@ -24,20 +26,6 @@ ACTIVE = ("activations", "logits", "transient")
 FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 # States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
 WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
-
-
-@dataclass(slots=True)
-class Model:
-    """Model states as they stand at a moment, in bytes; added up once for all phases that see them so."""
-
-    weights: Number
-    gradients: Number
-    master: Number
-    optimizer: Number
-    total: Number = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.total = add(add(add(self.weights, self.gradients), self.master), self.optimizer)
 
 
 @dataclass(slots=True)
@@ -82,70 +70,21 @@ class Phase:
         return add(add(self.activations, self.logits), self.transient)
 
 
-@dataclass(slots=True)
-class States:
-    """Model states of a stage after sharding, in bytes."""
-
-    weights: Number
-    gradients: Number
-    master: Number
-    optimizer: Number
-    trained: Number  # elements before sharding
-    stepped: Number  # of them, those that one rank's optimizer steps
-    gradients_over: Number
-
-    def having(self, gradients: Number) -> Model:
-        """The states while that much of the gradients stands."""
-        return Model(self.weights, gradients, self.master, self.optimizer)
-
-
 def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> Iterator[Phase]:
-    """All moments of all stages that can be the peak, stage by stage; with ``all_phases`` those beside the training step too."""
+    """All moments of all stages that can be the peak, stage by stage; with ``all_phases`` those too that never are."""
     spread = ranks(run, setting.sequences)
     each, micro = blocks(setting, spread), micro_batch(run, setting, spread)
     for stage in stages(setting, spread):
         own = size(setting, stage, spread, each)
-        states = _states(run, setting, spread, own)
+        states = states_of(run, setting, spread, own)
         if all_phases:
-            yield _load(setting, stage, states)
+            model = Model(states.weights, 0.0, 0.0, 0.0)  # nothing yet that only training makes
+            yield Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
         yield from _step(run, setting, spread, stage, own, states, micro)
-        if all_phases:
-            yield from _beside(run, setting, spread, stage, own, states)
-
-
-def _states(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
-    precision, width, held = run.precision, COMPUTE[setting.mode], offloaded(run, setting)
-    trained = add(own.trained, own.adapters)
-    # Under adapters the base is frozen; the other widths are the trained part's.
-    weights: Number = own.weights * precision.weight_bytes
-    if run.method.quantization is not None:
-        weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
-    if setting.adapter is not None:
-        weights = weights + own.adapters * setting.adapter.element_bytes
-    over, experts_over = spread.weights_over, spread.expert_weights_over
-    if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
-        over, experts_over = spread.shard, spread.expert_gradients_over
-    weights = divided(weights, own.experts * precision.weight_bytes, over, experts_over)
-    if setting.reference:
-        weights = weights + divided(own.weights * width, own.experts * width, over, experts_over)
-    if "parameters" in held:
-        weights = weights * 0.0
-    over, experts_over = spread.gradients_over, spread.expert_gradients_over
-    if precision.recipe in setting.stack.accumulates_unsharded:
-        over, experts_over = where(spread.accumulation > 1, 1.0, over), where(spread.accumulation > 1, 1.0, experts_over)
-    if setting.stack.sharding.pipeline_accumulates_unsharded:
-        over, experts_over = where(spread.pipeline > 1, 1.0, over), where(spread.pipeline > 1, 1.0, experts_over)
-    stepped = stepped_per_rank(own, spread)
-    resident = 0.0 if "optimizer" in held else 1.0
-    return States(
-        weights,
-        divided(trained, own.trained_experts, over, experts_over) * (0.0 if "gradients" in held else precision.gradient_bytes),
-        stepped * (precision.master_weight_bytes * resident),
-        stepped * (precision.optimizer_state_bytes * resident),
-        trained,
-        stepped,
-        over,
-    )
+        if all_phases or may_be_the_peak(run):
+            shard = _sharded(run, setting, spread, own, states)
+            for name, model, *live in beside(run, setting, spread, stage, own, states, shard.gathered, shard.buckets):
+                yield Phase(name, stage.index, model, *live)
 
 
 @dataclass(slots=True)
@@ -223,7 +162,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     # Copies: autocast's 16-bit weights, gradients that stand from earlier micro-batches, the token table's gradient.
     casts: Number = 2.0 * own.matrices if setting.casts else 0.0
     head_cast: Number = 2.0 * head if setting.casts else 0.0
-    kept_casts = casts if setting.checkpointing == "none" else head_cast
+    kept_casts = head_cast if setting.recomputes else casts
     persistent = stack.sharding.persistent_gradients
     standing = gradients if persistent else where(spread.accumulation > 1, gradients, 0.0)
     # The table's gradient is dense; where the head shares the table, autograd sums both into a third tensor.
@@ -327,37 +266,6 @@ def _with_buffers(moments: list[Phase], step: Phase, buffers: Number) -> list[Ph
         moment.cached = reserved - moment.allocated
         moment.top = moment.allocated >= top
     return [*moments, step]
-
-
-def _load(setting: Setting, stage: Stage, states: States) -> Phase:
-    """Before the first step: the weights, and nothing that only training makes."""
-    model = Model(states.weights, 0.0, 0.0, 0.0)
-    return Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
-
-
-def _beside(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States) -> list[Phase]:
-    """Saving a checkpoint and evaluating, between two steps."""
-    shard = _sharded(run, setting, spread, own, states)
-    standing: Number = states.gradients if setting.stack.sharding.persistent_gradients else 0.0
-    fixed = add(setting.stack.overheads.workspace_bytes, shard.buckets)
-    model = states.having(standing)
-    # A sharded model is gathered block by block on its way to the file.
-    result = [Phase("checkpoint_save", stage.index, model, 0.0, 0.0, add(fixed, shard.gathered), in_peak=False)]
-    evaluation = run.evaluation
-    if evaluation.interval_steps is None and not evaluation.suites and evaluation.tokens_per_evaluation is None:
-        return result
-    mode = setting.mode
-    entries = tokens_of(setting, spread) * (setting.vocabulary / spread.tensor) * stage.last
-    logits = entries * (setting.loss.saved[mode] + setting.loss.forward_extra[mode])
-    cache: Number = 0.0
-    if any(suite.generated_tokens for suite in evaluation.suites):  # keys and values of every block
-        heads = sum(
-            (k.layer.attention.query_key_dim + k.layer.attention.value_dim) * k.layer.attention.key_value_heads * count
-            for k, count in zip(setting.kinds, stage.counts, strict=True)
-        )
-        cache = tokens_of(setting, spread) * COMPUTE[mode] * heads / spread.tensor
-    transient = add(add(fixed, shard.gathered), cache)
-    return [*result, Phase("evaluation", stage.index, model, own.kept_block, logits, transient, in_peak=False)]
 
 
 def _saved_logits(run: Run, setting: Setting) -> float:

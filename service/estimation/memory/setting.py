@@ -20,7 +20,8 @@ from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRul
 from .activations import Adapter, Kept, score_bytes
 from .kinds import Kind, kinds_of
 
-REFERENCED = frozenset({"dpo", "ppo", "grpo"})  # under adapters the base itself is the reference
+SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
+REFERENCED = frozenset({"dpo"}) | SAMPLED  # under adapters the base itself is the reference
 EXPERT_IMBALANCE = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks
 
 
@@ -85,6 +86,9 @@ class Setting:
     quantized_head: bool
     kept_scale: float
     reference: bool  # a second, frozen copy of the model answers beside the trained one
+    total: float  # weights of the whole model
+    reward: float  # weights of a frozen reward model
+    value_share: float  # of a value model that is trained beside the policy: its size over the policy's
     notes: tuple[str, ...]  # what had to be assumed
 
     @property
@@ -149,6 +153,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
     head = float(model.head.parameters) if model.head is not None and not model.head_tied else 0.0
     outside = float(sum(m.parameters for m in model.outside) + sum(v.size for v in model.outside_vectors))
     head_trained = model.head is not None and method.head(model.head_tied)
+    total = sum((kind.split + kind.whole + kind.experts) * len(kind.indices) for kind in kinds) + embedding + head + outside
     return Setting(
         stack=stack,
         family=model.family,
@@ -169,7 +174,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         widest=max(kind.intermediate for kind in kinds),
         largest=max(kind.largest for kind in kinds),
         hidden=model.hidden,
-        vocabulary=float(model.head.outputs) if model.head is not None else 0.0,
+        vocabulary=_outputs(model, run),
         length=run.length,
         decoder_length=run.decoder_length,
         sequences=run.method.sequences_per_element,
@@ -191,8 +196,26 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         quantized_head=stack.quantized_outside and run.method.quantization is not None,
         kept_scale=_kept_scale(stack, run),
         reference=run.method.objective in REFERENCED and run.post_training.reference == "model" and not run.method.adapters,
-        notes=_notes(run),
+        total=total,
+        reward=float(run.post_training.reward_parameter_count or 0) if run.method.objective in SAMPLED else 0.0,
+        value_share=_value_share(run, total),
+        notes=_notes(run, stack),
     )
+
+
+def _outputs(model: Architecture, run: Essence) -> float:
+    """Of the head, for each token it reads."""
+    if model.head is None:
+        return 0.0
+    return 1.0 if run.method.objective == "reward_model" else float(model.head.outputs)
+
+
+def _value_share(run: Essence, total: float) -> float:
+    """Of PPO's value model, which starts from the reward model and has its size; without one it has the policy's."""
+    if run.method.objective != "ppo":
+        return 0.0
+    count = run.post_training.reward_parameter_count
+    return 1.0 if count is None else count / total
 
 
 def _scores(rules: BlockRule, family: str, kind: Kind, mode: Mode) -> float:
@@ -259,7 +282,7 @@ def _saved_modules(model: Architecture, method: Method) -> float:
     return sum(sizes)
 
 
-def _notes(run: Essence) -> tuple[str, ...]:
+def _notes(run: Essence, stack: Stack) -> tuple[str, ...]:
     notes = []
     if run.longest_note:
         notes.append(f"the longest sequence decides: {run.length} tokens")
@@ -268,6 +291,31 @@ def _notes(run: Essence) -> tuple[str, ...]:
             notes.append("the frozen base is the reference model")
         elif run.post_training.reference == "model":
             notes.append("the reference model is held in 16 bits, sharded like the weights")
-    if run.method.objective in ("ppo", "grpo"):
-        notes.append("the update's memory; value and reward models and the generation engine hold their own")
+    if run.method.objective in SAMPLED:
+        notes += _sampled_notes(run)
+    if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed"):
+        notes.append("narrow products read 16-bit weights and activations, which are what is held (torchtitan's float8 runs)")
+    if run.method.lora is not None and stack.adapter_bytes not in (None, run.method.lora.adapter_bytes):
+        notes.append(f"the engine holds adapters in {stack.adapter_bytes:g} bytes a parameter, whatever adapter_bytes says")
+    if run.method.objective == "reward_model":
+        notes.append("a scalar head: one output a token instead of the vocabulary")
     return tuple(notes)
+
+
+def _sampled_notes(run: Essence) -> list[str]:
+    wanted, notes = run.post_training, []
+    if wanted.reward_parameter_count:
+        notes.append("the reward model is held in 16 bits, sharded like the weights")
+    if run.method.objective == "ppo":
+        size = "the reward model's" if wanted.reward_parameter_count is not None else "the policy's"
+        notes.append(f"the value model has {size} size and is trained like the policy; its activations are not alive with the policy's")
+    if wanted.generator == "separate":
+        notes.append("answers are generated on other devices")
+    elif wanted.generated_tokens is None:
+        notes.append("generation is not counted: give post_training.generated_tokens")
+    else:
+        notes.append(
+            "answers to a micro-batch of prompts are generated on these devices, training states resident; a sharded model is gathered "
+            "for it in 16 bits over as few devices as hold it"
+        )
+    return notes

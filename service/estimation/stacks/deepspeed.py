@@ -65,6 +65,7 @@ DEEPSPEED = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=5e8, framework_bytes=9.5e8, communicator_bytes=4e8
     ),
+    dimensions=frozenset({"tensor", "context", "expert"}),  # AutoTP, Ulysses and DeepSpeed-MoE; its pipelines want a model written for them
     measured_methods=frozenset({"full", "lora"}),
     intervals={
         "allocated": Interval(low=0.91, high=1.12),

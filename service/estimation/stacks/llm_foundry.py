@@ -59,6 +59,7 @@ LLM_FOUNDRY = Stack(
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.08, fragmentation_bytes=5e8, framework_bytes=1.2e9, communicator_bytes=5e8
     ),
+    dimensions=frozenset(),  # Composer trains data-parallel alone
     intervals={
         "allocated": Interval(low=0.82, high=1.16),
         "reserved": Interval(low=0.82, high=1.18),

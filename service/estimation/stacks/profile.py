@@ -172,6 +172,7 @@ class Stack:
     kept_quantized: float = 1.0
     working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
     fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
+    dimensions: frozenset[str] = frozenset({"tensor", "pipeline", "context", "expert"})  # of model parallelism, that its trainers offer
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
     step_buffers: Mapping[str, StepBuffers] = field(default_factory=dict)  # by sharding; an engine with 32-bit gradients steps on them
     model_parallel_step_buffers: Mapping[str, StepBuffers] | None = None  # where tensor or pipeline says so: another trainer

@@ -55,13 +55,18 @@ FORMULAS = {
     "expert_communication": "tokens to their experts and back, what is not hidden",
     "pipeline_communication": "hidden states and their gradients between stages",
     "sharding_communication": "weights gathered and gradients scattered for every micro-batch, what the compute does not cover",
-    "offload": "bytes to the host and back / host link, what the compute does not cover",
+    "offload": "bytes to the host and back / host link, what the compute does not cover, and the host's own optimizer step",
     "pipeline_imbalance": "micro-batches x (slowest stage - mean stage)",
     "pipeline_bubble": "(all stages - the slowest) / virtual stages, once a step",
     "data_communication": "gradients and weights exchanged once a step, what is not hidden",
     "optimizer": "bytes of weights, gradients and states / memory bandwidth",
     "overhead": "a constant of every step",
 }
+
+
+# Parameters that a node's host steps a second: DeepSpeed's CPU-Adam takes 2.57 s for 10 billion on the host of a DGX-2 (ZeRO-Offload,
+# arXiv 2101.06840, section 6, table of Adam latencies); PyTorch's own takes several times that.
+HOST_STEPS_PER_SECOND = 10e9 / 2.57
 
 
 def moved(transfer: Transfer, rates: Rates) -> Number:
@@ -127,7 +132,7 @@ def parts(work: Work, rates: Rates) -> dict[str, Number]:
         "expert_communication": expert * each,
         "pipeline_communication": pipeline * each,
         "sharding_communication": sharding * each,
-        "offload": (offload * m + work.step_offload_bytes / rates.host_link) * r,
+        "offload": (offload * m + work.step_offload_bytes / rates.host_link + work.host_stepped / HOST_STEPS_PER_SECOND) * r,
         "pipeline_imbalance": (slowest - mean) * each,
         "pipeline_bubble": (p * mean - slowest) / work.interleaving * r,
         "data_communication": moved(work.data, rates) * rates.data_exposed * r,

@@ -49,6 +49,7 @@ class Work:
     dequantized_weights: Number
     offload_bytes: Number
     step_offload_bytes: Number
+    host_stepped: Number  # parameters that a node's host steps for all its devices
     optimizer_bytes: Number  # of a step
     micro_batches: Number
     stages: Number
@@ -142,6 +143,14 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     saved = WIDTH * float(architecture.hidden) * s.layers * share * (tokens if not layout.sequence_parallel else split)
     if run.activation_checkpointing != "full":
         saved = saved * 17.0  # 34 s b h bytes a block (Korthikanti et al. 2022, equation 1, without the scores)
+    on_host = bool(offloaded & {"optimizer", "parameters"})
+    # Offloaded weights come for every pass of a micro-batch, and its gradients go.
+    streamed = (
+        WIDTH * ((dense_weights + expert_weights) * passes + trained_dense + trained_experts) / sharded
+        if "parameters" in offloaded
+        else 0.0
+    )
+    devices, per_node = (1, 1) if run.hardware is None else (run.hardware.device_count, run.hardware.devices_per_node)
     layers = float(len(architecture.layers))
     return Work(
         forward=forward,
@@ -158,9 +167,10 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
         sharding=gathered,
         data=once,
         dequantized_weights=0.0 if run.method.quantization is None else s.dense_weights * passes / (tp * pp),
-        offload_bytes=2.0 * saved if "activations" in offloaded else 0.0,
-        step_offload_bytes=2.0 * WIDTH * held if offloaded & {"optimizer", "parameters"} else 0.0,
-        optimizer_bytes=state * held,
+        offload_bytes=streamed + (2.0 * saved if "activations" in offloaded else 0.0),
+        step_offload_bytes=2.0 * WIDTH * held if on_host else 0.0,
+        host_stepped=held * float(min(devices, per_node)) if on_host else 0.0,
+        optimizer_bytes=0.0 if on_host else state * held,
         micro_batches=run.batch.gradient_accumulation_steps * 1.0,
         stages=pp,
         interleaving=layout.virtual_pipeline * 1.0,

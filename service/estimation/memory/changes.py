@@ -1,0 +1,266 @@
+"""What could be changed of a run that does not fit: kinds of change, each by growing steps, as merge patches of the run spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..run import Run
+from ..stacks import STACKS
+from .offload import FULLY_SHARDED
+from .phases import FOREACH
+
+Change = dict[str, Any]
+
+SHARDING = ("none", "zero1", "zero2", "zero3")
+CHECKPOINTING = ("none", "selective", "full")
+RANK = 16
+SMALLEST_RANK = 8
+# By memory; a device is offered where the smaller ones before it do not do.
+DEVICES = (
+    "a10g-24gb", "a100-sxm-40gb", "l40s-48gb", "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-192gb", "mi300x-192gb",
+    "b300-sxm-288gb",
+)  # fmt: skip
+MOST_DEVICES = 64  # times as many devices as asked for: more are another project
+SHORTEST, SHORTEST_SHARE = 512, 8  # tokens, and of the length asked for: a shorter sequence is another task
+LENGTH_GRAIN = 256
+EIGHT_BIT = {"adamw": ("adamw_8bit", "adafactor"), "paged_adamw": ("adamw_8bit", "adafactor"), "lion": ("lion_8bit",)}
+RECIPES = {
+    "fp32": ("bf16_mixed", "bf16_pure"),
+    "bf16_mixed": ("bf16_pure",),
+    "fp16_mixed": ("bf16_pure",),
+    "fp8_mixed": ("bf16_pure",),
+    "nvfp4_mixed": ("bf16_pure",),
+}
+# Widths follow from recipe, stack and method again.
+NO_WIDTHS: Change = {"weight_bytes": None, "gradient_bytes": None, "master_weight_bytes": None, "optimizer_state_bytes": None}
+NO_LINKS: Change = {"device_override": None, "intra_node_bytes_per_second": None, "inter_node_bytes_per_second": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of change by growing steps. ``group`` says what it touches, so that like is added up with like."""
+
+    group: str
+    steps: tuple[Change, ...]
+    note: str | None = None  # what the caller should know before taking it
+
+
+def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """RFC 7396: a document with a merge patch applied."""
+    result = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, Mapping):
+            inner = result.get(name)
+            result[name] = merged(inner if isinstance(inner, Mapping) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+def both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Change:
+    """Two patches as one: unlike in :func:`merged`, what is removed stays in the patch as null."""
+    result = dict(first)
+    for name, value in second.items():
+        inner = result.get(name)
+        result[name] = both(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
+    return result
+
+
+def kinds(run: Run) -> Iterator[Kind]:
+    """All kinds that apply, in the order of what they usually cost."""
+    yield from _same(run)
+    yield from _layouts(run)
+    yield from _offload(run)
+    yield from _numbers(run)
+    yield from _trained(run)
+    yield from _length(run)
+    yield from _devices(run)
+
+
+def _same(run: Run) -> Iterator[Kind]:
+    """Changes after which the same numbers are computed, on the same ranks."""
+    software, layout, micro = run.software, run.layout, int(run.batch.micro_batch_size)
+    if run.attention == "eager":
+        # A learned position bias needs a mask, which flash kernels do not take.
+        yield Kind(group="same", steps=({"attention": "sdpa" if run.architecture.encoder_decoder else "flash"},))
+    if not software.fused_loss:
+        yield Kind(group="same", steps=({"software": {"fused_loss": True}},))
+    stack = STACKS[software.stack]
+    if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
+        yield Kind(group="same", steps=({"optimizer": {"implementation": "fused"}},))
+    smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
+    if smaller:
+        yield Kind(group="same", steps=tuple({"batch": {"micro_batch_size": size}} for size in smaller))
+    if int(layout.data) * int(layout.context) > 1:
+        stages = SHARDING[SHARDING.index(layout.sharding) + 1 :] if layout.sharding in SHARDING else ("zero3",)
+        if stages:
+            yield Kind(group="same", steps=tuple({"parallelism": {"sharding": stage, "shard_group_size": None}} for stage in stages))
+    if run.method.objective == "dpo" and run.post_training.reference == "model" and not run.method.adapters:
+        yield Kind(
+            group="same", steps=({"post_training": {"reference": "cached"}},), note="the reference's log-probabilities are computed before"
+        )
+    if run.checkpointing.state_dict == "full_on_device":
+        yield Kind(group="same", steps=({"checkpointing": {"state_dict": "full"}}, {"checkpointing": {"state_dict": "sharded"}}))
+    deeper = CHECKPOINTING[CHECKPOINTING.index(run.activation_checkpointing) + 1 :]
+    if deeper:
+        yield Kind(group="same", steps=tuple({"activation_checkpointing": kind} for kind in deeper))
+
+
+def _layouts(run: Run) -> Iterator[Kind]:
+    """Model-parallel dimensions by powers of two, as far as the data-parallel ranks go."""
+    assert run.hardware is not None
+    layout, can = run.layout, STACKS[run.software.stack].dimensions
+    experts = max((layer.mlp.experts for layer in run.architecture.layers), default=0)
+    ranks = int(layout.data) * int(layout.context) * int(layout.tensor)
+    most = {
+        "tensor": min(run.hardware.devices_per_node, int(layout.tensor) * int(layout.data)),
+        "context": int(layout.context) * int(layout.data),
+        "pipeline": min(len(run.architecture.layers), int(layout.pipeline) * int(layout.data)),
+        "expert": min(experts, ranks),
+    }
+    for name in ("expert", "tensor", "context", "pipeline"):
+        now = int(getattr(layout, name))
+        sizes = [now * 2**k for k in range(1, 16) if now * 2**k <= most[name]] if name in can else []
+        if sizes:
+            also: Change = {"sequence_parallel": True} if name == "tensor" else {}
+            yield Kind(group=name, steps=tuple({"parallelism": {name: size, **also}} for size in sizes))
+
+
+def _offload(run: Run) -> Iterator[Kind]:
+    now = set(run.software.cpu_offload)
+    wanted: list[set[str]] = [{"optimizer"}, {"activations"}]
+    if run.layout.sharding in FULLY_SHARDED:
+        wanted.append({"optimizer", "parameters"})
+    wanted.append(set().union(*wanted))
+    steps = [sorted(now | more) for more in wanted if not more <= now]
+    unique = [step for index, step in enumerate(steps) if step not in steps[:index]]
+    if unique:
+        yield Kind(group="offload", steps=tuple({"software": {"cpu_offload": step}} for step in unique))
+
+
+def _numbers(run: Run) -> Iterator[Kind]:
+    """Changes of width and optimizer: the same model is trained, by other arithmetic."""
+    others = EIGHT_BIT.get(run.optimizer.name, ())
+    if others:
+        note = "another optimizer: its states are narrower or factored, and its learning rate is its own"
+        steps = tuple({"optimizer": {"name": name}, "precision": {"optimizer_state_bytes": None}} for name in others)
+        yield Kind(group="numbers", steps=steps, note=note)
+    has_bf16 = run.hardware is not None and run.hardware.device.peak_bf16_flops_per_second is not None
+    recipes = RECIPES.get(run.precision.recipe, ()) if has_bf16 else ()
+    if run.method.adapters:  # the base is in 16 bits already under every other recipe
+        recipes = recipes[:1] if run.precision.recipe == "fp32" else ()
+    if recipes:
+        steps = tuple({"precision": {"recipe": recipe, **NO_WIDTHS}} for recipe in recipes)
+        yield Kind(group="numbers", steps=steps, note="weights and states in fewer bits: see that the loss follows")
+
+
+def _trained(run: Run) -> Iterator[Kind]:
+    """Changes of what is trained: adapters, and how their base is stored."""
+    method = run.method
+    if method.lora is not None:
+        if method.lora.dropout > 0:
+            yield Kind(group="training", steps=({"method": {"lora": {"dropout": 0}}},))
+        if method.lora.adapter_bytes > 2:
+            yield Kind(group="training", steps=({"method": {"lora": {"adapter_bytes": 2}}},))
+        ranks = [method.lora.rank // 2**k for k in range(1, 16) if method.lora.rank // 2**k >= SMALLEST_RANK]
+        if ranks:
+            yield Kind(group="training", steps=tuple({"method": {"lora": {"rank": rank}}} for rank in ranks))
+    quantized: list[Change] = [
+        {"kind": "qlora", "quantization": {"format": "nf4", "block_size": 64, "double_quantization": twice}} for twice in (False, True)
+    ]
+    if method.lora is None:
+        lora: Change = {"lora": {"rank": RANK, "target_modules": "all-linear"}, "frozen": None}
+        adapted = [{"kind": "lora", **lora}, *({**one, **lora} for one in quantized)]
+        note = "trains adapters on a frozen base, not the model itself"
+        yield Kind(group="training", steps=tuple({"method": one, "precision": NO_WIDTHS} for one in adapted), note=note)
+        return
+    now = method.quantization
+    if now is not None and now.format in ("nf4", "fp4"):
+        quantized = [] if now.double_quantization else [{"quantization": {"double_quantization": True}}]
+    elif now is not None and now.format == "gptq_int4":
+        quantized = []
+    if quantized:
+        yield Kind(group="training", steps=tuple({"method": one, "precision": {"weight_bytes": None}} for one in quantized))
+
+
+def _length(run: Run) -> Iterator[Kind]:
+    length = run.sequence_length
+    if length is None or run.architecture.image_positions is not None:
+        return
+    least = max(SHORTEST, length // SHORTEST_SHARE)
+    eighths = [length * k // 8 for k in (7, 6, 5, 4)] + [length * k // 16 for k in (7, 6, 5, 4)] + [length * k // 32 for k in (7, 6, 5, 4)]
+    lengths = sorted({value // LENGTH_GRAIN * LENGTH_GRAIN for value in eighths if value >= least and value >= LENGTH_GRAIN}, reverse=True)
+    if lengths:
+        note = "longer samples are cut or split"
+        yield Kind(group="length", steps=tuple({"sequence_length": value} for value in lengths), note=note)
+
+
+def _devices(run: Run) -> Iterator[Kind]:
+    """More of the same device, and another device."""
+    assert run.hardware is not None
+    layout, count, can = run.layout, run.hardware.device_count, STACKS[run.software.stack].dimensions
+    shard: Change = {} if layout.sharding in FULLY_SHARDED else {"parallelism": {"sharding": "zero3"}}
+    factors = [2**k for k in range(1, MOST_DEVICES.bit_length())]
+    more: list[tuple[str, dict[int, Change]]] = [("more", dict.fromkeys(factors, shard))]
+    if "tensor" in can:
+        tensor, most = int(layout.tensor), run.hardware.devices_per_node
+        wider: dict[int, Change] = {
+            f: {"parallelism": {"tensor": tensor * f, "sequence_parallel": True}} for f in factors if tensor * f <= most
+        }
+        more.append(("more tensor", wider))
+    if "pipeline" in can:
+        pipeline, blocks = int(layout.pipeline), len(run.architecture.layers)
+        more.append(("more pipeline", {f: {"parallelism": {"pipeline": pipeline * f}} for f in factors if pipeline * f <= blocks}))
+    for group, also in more:
+        steps = tuple({"hardware": {"device_count": count * factor}, **extra} for factor, extra in also.items())
+        if steps:
+            yield Kind(group=group, steps=steps)
+    name = run.hardware.device.name
+    larger = DEVICES[DEVICES.index(name) + 1 :] if name in DEVICES else DEVICES
+    steps = tuple({"hardware": {"device": other, **NO_LINKS}} for other in larger)
+    yield Kind(group="device", steps=steps, note="the ratio compares hours of unlike devices")
+
+
+def settled(run: Run, change: Change) -> Change | None:
+    """The change with the accumulation that keeps the global batch; None where the layout is not legal or the batch cannot be kept."""
+    assert run.hardware is not None
+    layout, batch, wanted = run.layout, run.batch, change.get("parallelism", {})
+    tensor, pipeline, context, expert = (
+        int(wanted.get(name) or getattr(layout, name)) for name in ("tensor", "pipeline", "context", "expert")
+    )
+    devices = int(change.get("hardware", {}).get("device_count") or run.hardware.device_count)
+    length = change.get("sequence_length") or run.sequence_length
+    if devices % (tensor * pipeline * context) or not _divides(run, tensor, context, expert, devices // pipeline, length):
+        return None
+    data = devices // (tensor * pipeline * context)
+    micro = int(change.get("batch", {}).get("micro_batch_size") or batch.micro_batch_size)
+    if (micro, data) == (int(batch.micro_batch_size), int(layout.data)):
+        return change
+    total = int(batch.global_batch_size)
+    steps = -(-total // (micro * data))
+    unused = int(batch.micro_batch_size) * int(batch.gradient_accumulation_steps) * int(layout.data) - total
+    if micro * data * steps - total > unused:
+        return None
+    return both(change, {"batch": {"gradient_accumulation_steps": steps}})
+
+
+def _divides(run: Run, tensor: int, context: int, expert: int, ranks: int, length: int | None) -> bool:
+    """Whether heads, experts and the sequence divide; what the caller asked for already is not judged."""
+    layout = run.layout
+    if tensor != int(layout.tensor):
+        heads = {layer.attention.query_heads for layer in run.architecture.layers}
+        if any(number % tensor for number in heads):
+            return False
+    if expert != int(layout.expert):
+        experts = max((layer.mlp.experts for layer in run.architecture.layers), default=0)
+        if not experts or experts % expert or ranks % expert:
+            return False
+    elif ranks % expert and expert <= int(layout.data) * int(layout.context) * int(layout.tensor):
+        return False
+    if context != int(layout.context) and context > 1:
+        return length is not None and length % (2 * context) == 0 and run.architecture.image_positions is None
+    return True
