@@ -287,8 +287,10 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     assert isinstance(copy, tuple)
     router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + float(copy[mode]) * hidden * (1.0 if trained.mlp else 0.0)
     materialised = 0.0
-    if adapted and not trained.mlp:  # the experts in the products' width, the router in its own
-        materialised = (3.0 * mlp.intermediate * width + max(width, float(copy[mode]))) * hidden * mlp.experts
+    if adapted and not trained.mlp:  # W + BA in the products' width, the router's in its own
+        for m in layer.matrices:
+            if m.lora_materialized and m.name in trained.adapted:
+                materialised += m.weights * (max(width, float(copy[mode])) if m.part == "router" else width)
     return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
 
 

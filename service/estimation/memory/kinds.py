@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..architecture import Architecture, Layer
+from ..parameters import Adapted, adapters_of, trained
 from ..parameters import Trained as TrainedParts
-from ..parameters import adapters_of, trained
 from ..run import Method
-from ..stacks.profile import BlockRule, Mode
+from ..stacks.profile import RESIDUAL, BlockRule, Mode
 from .activations import Adapter, Kept, Trained, block, feed_forward
 
 
@@ -27,6 +27,8 @@ class Kind:
     quantized: bool  # matrices are held in 4 or 8 bits
     matrices: float  # matrix weights, experts included
     adapters: float
+    adapter_casts: float  # bytes of the copies of adapters in the width of the experts' weights that PEFT folds them into
+    expert_gradient: float  # weights of the stack of experts whose gradient stands while most of the block is kept
     trained_split: float  # of its own weights
     trained_whole: float
     trained_experts: float
@@ -80,7 +82,9 @@ def kinds_of(
                 parts,
                 own,
                 method.quantization is not None,
-                sum(a.parameters for a in adapted),
+                adapted,
+                adapter,
+                mode,
                 decoder,
             )
         )
@@ -95,7 +99,9 @@ def _kind(
     parts: TrainedParts,
     own: bool,
     quantized: bool,
-    adapters: int,
+    adapted: tuple[Adapted, ...],
+    adapter: Adapter | None,
+    mode: Mode,
     decoder: bool,
 ) -> Kind:
     split = experts = matrices = outputs = largest = 0
@@ -125,7 +131,9 @@ def _kind(
         experts=float(experts),
         quantized=quantized,
         matrices=float(matrices),
-        adapters=float(adapters),
+        adapters=float(sum(entry.parameters for entry in adapted)),
+        adapter_casts=_adapter_casts(adapted, adapter, mode),
+        expert_gradient=_expert_gradient(layer, adapted, trained_experts > 0),
         trained_split=float(trained_split),
         trained_whole=float(trained_whole),
         trained_experts=float(trained_experts),
@@ -134,3 +142,27 @@ def _kind(
         largest=float(largest),
         decoder=decoder,
     )
+
+
+def _adapter_casts(adapted: tuple[Adapted, ...], adapter: Adapter | None, mode: Mode) -> float:
+    """PEFT's ``ParamWrapper.get_delta_factors`` casts both factors to the weights' width; ``baddbmm`` saves what it read.
+
+    The low-rank products of single matrices (a router) go through ``get_delta_weight``, which saves the adapters themselves.
+    """
+    width = RESIDUAL[mode]
+    if adapter is None or adapter.element_bytes == width:
+        return 0.0
+    return width * sum(entry.parameters for entry in adapted if entry.matrix.lora_materialized and entry.matrix.copies > 1)
+
+
+def _expert_gradient(layer: Layer, adapted: tuple[Adapted, ...], trained: bool) -> float:
+    """Weights of the stack that the backward pass of the experts reaches first: the down projection's, unless it is frozen.
+
+    The gradient of a sum W + BA is as large as W, whatever the rank: autograd forms it before it reaches A and B.
+    """
+    stacks = [m for m in layer.matrices if m.part == "experts"]
+    if not trained:
+        materialised = {entry.matrix.name for entry in adapted if entry.matrix.lora_materialized}
+        stacks = [m for m in stacks if m.name in materialised]
+    down = sum(m.weights for m in stacks if m.reads == "activated")
+    return float(down or sum(m.weights for m in stacks))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numeric import Number
+from ..numeric import Number, maximum
 from ..run import Run
 from ..stacks.profile import COMPUTE, RESIDUAL
 from .activations import norm_rule
+from .experts import Inside
+from .experts import inside as inside_experts
 from .setting import Setting
 from .sizes import split, tokens_of
 from .stages import Ranks
@@ -21,7 +23,8 @@ class Micro:
     residual: Number  # the residual stream between two blocks
     encoded: Number  # the encoder's output
     working: Number  # transient gradients of a block
-    inside: Number  # of the last block's MLP, when recomputation reaches its product
+    inside: Number  # of the last block's MLP in the forward pass, under checkpointing when it reaches its product
+    experts: Inside | None  # of a block that has them
     scores: Number  # gradients of a block's scores, where they are stored
     entries: Number  # number of logits
     final: Number  # what the final norm and the head keep
@@ -39,7 +42,10 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     if run.method.quantization is not None:
         working = working + setting.stack.dequantized_matrices * width * setting.largest / t
     inside: Number = 0.0
-    if setting.checkpointing == "full":
+    experts = inside_experts(setting, spread)
+    if experts is not None:
+        working, inside = maximum(working, experts.combined), experts.forward
+    elif setting.checkpointing == "full":
         factors = 3.0 if setting.kinds[-1].layer.mlp.gated else 2.0  # of the product: both, and the product itself
         inside = tokens * (factors * width * setting.widest / t)
         inside = inside + residual + split(tokens * (width * setting.hidden), spread.sequence_split)  # its residual, and that normalised
@@ -49,6 +55,7 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         encoded=encoded,
         working=working,
         inside=inside,
+        experts=experts,
         scores=tokens * (setting.scores * setting.length) / t if setting.scores else 0.0,
         entries=(tokens if setting.head_per_token else spread.micro) * (setting.vocabulary / t),
         final=tokens * split(_final(setting), spread.sequence_split),

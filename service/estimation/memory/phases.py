@@ -203,14 +203,28 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     if steps_here and run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         temporaries = states.stepped * precision.gradient_bytes
     held = add(kept, micro.final * last)
+    first_block = add(others, own.kept_block)  # the last of the backward pass
+    if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
+        first_block = first_block + residual
     lingering: Number = 0.0
     if stage.first and setting.input_gradient:
         lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * residual
     if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
         lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
     moments: list[Phase] = []
-    if setting.checkpointing == "full":  # inside the MLP of the last block, which outweighs a small head's logits
+    if (
+        setting.checkpointing == "full" or micro.experts is not None
+    ):  # inside the MLP of the last block, which outweighs a small head's logits
         moments.append(phase("forward", before, kept, 0.0, shard.gathered, casts - head_cast, micro.inside))
+    if micro.experts is not None and micro.experts.trained_down is not None:
+        # In the first block of the backward pass and in its last: the down projection's gradient formed, and all of the experts.
+        down = micro.experts.trained_down * gradient_bytes / states.gradients_over
+        all_experts = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
+        for so_far, live, cast in ((head_gradients, add(kept, recomputed), kept_casts - head_cast), (almost, first_block, 0.0)):
+            at_down, at_up = (states.having(minimum(gradients, so_far + more)) for more in (down, all_experts))
+            moments.append(phase("backward", at_down, live, 0.0, shard.gathered, shard.unreduced, cast, micro.experts.down))
+            left = live - own.kept_block + own.kept_attention
+            moments.append(phase("backward", at_up, left, 0.0, shard.gathered, shard.unreduced, cast, micro.experts.up))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
         done = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
         grown = maximum(standing, head_gradients + done)
@@ -228,7 +242,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         # Backward: at the loss, in its first block, in its last block, and at the token table.
         phase("backward", before, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
         phase("backward", at_head, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, micro.working),
-        phase("backward", nearly, add(others, own.kept_block), 0.0, shard.gathered, shard.unreduced, micro.working),
+        phase("backward", nearly, first_block, 0.0, shard.gathered, shard.unreduced, micro.working),
         phase("backward", complete, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
         phase("optimizer_step", complete, 0.0, 0.0, temporaries, lingering),
     ]

@@ -31,7 +31,7 @@ class Size:
     trained_block: Number = 0.0
     kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
     kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
-    kept_attention: Number = 0.0  # of that, without its MLP (where scores are stored)
+    kept_attention: Number = 0.0  # of that, without its MLP (where scores are stored or experts chosen)
     trained_attention: Number = 0.0  # of the largest block
     blocks: Number = 0.0
 
@@ -146,7 +146,7 @@ def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
         if kind.trained_experts:
             trained_experts = kind.trained_experts / spread.expert_split
             trained = trained + trained_experts
-    kept = block_bytes(setting, kind.kept, spread, kind.decoder)
+    kept = add(block_bytes(setting, kind.kept, spread, kind.decoder), kind.adapter_casts)
     held = kept
     if setting.checkpointing == "full":
         held = inputs(setting, kind, spread)
@@ -154,7 +154,7 @@ def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
         held = selected(setting, kind, spread)
     attention: Number = 0.0
     trained_attention: Number = 0.0
-    if setting.scores:
+    if setting.scores or kind.experts:
         attention = kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)
         trained_attention = kind.trained_attention / t
     return Block(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
@@ -180,8 +180,8 @@ def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -
         total.block = larger(total.block, own.weights * present)
         total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
         total.kept_block = larger(total.kept_block, own.kept * present)
-        if setting.scores:
-            total.kept_attention = maximum(total.kept_attention, own.kept_attention * present)
+        if setting.scores or kind.experts:
+            total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)
         total.blocks = add(total.blocks, count)

@@ -45,6 +45,12 @@ BLOCKS = BlockRule(
     ),
     product_copies={"t5": (0, 2, 0)},
     router_copies={"deepseek": (4, 0, 0)},
+    # Routers that leave the weights of the chosen experts in 32 bits, so that the experts' weighted outputs are too; others
+    # cast them back to the hidden state's width (transformers' modeling files: the router's last line).
+    routing_widths={
+        **dict.fromkeys(("mixtral", "minimax", "deepseek", "glm4_moe", "dots1", "hunyuan", "lfm2_moe"), (4, 4, 4)),
+        "": (2, 4, 4),
+    },
 )
 LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8))
 

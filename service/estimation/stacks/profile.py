@@ -62,6 +62,7 @@ class BlockRule:
     gate_output_kept: bool = True  # gate x up keeps the activated gate
     product_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: a cast copy for the down projection
     router_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: 32-bit copy of the hidden state for the router
+    routing_widths: Mapping[str, Widths] = field(default_factory=dict)  # of routing weights, by family; empty: unknown
     dropout_mask_bytes: float = 0.0  # per element of the hidden state, twice a layer
 
 

@@ -1,0 +1,60 @@
+"""What is live inside a mixture of experts beside what its block keeps, at the moments that can be the peak.
+
+The moments are those of transformers' ``grouped_mm_experts_forward`` and of autograd's way back through it. S rows = tokens x
+experts per token, h hidden size, f intermediate size of one expert, w width of the products, r width of the routing weights
+(softmax and top-k in 32 bits; not every router casts them back). Found by listing the live tensors of Mixtral and Qwen3-MoE at
+the peak, on fake CUDA tensors; every tensor named here is the output of an operator that a GPU allocates too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..numeric import Number, maximum
+from ..stacks.profile import COMPUTE, RESIDUAL, by_family
+from .setting import Setting
+from .sizes import split, tokens_of
+from .stages import Ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Bytes of one micro-batch on one rank, beside what the block keeps."""
+
+    forward: Number
+    combined: Number  # backward: gradients of the weighted outputs, of the outputs and of the routing weights
+    down: Number  # backward, the down projection's gradient formed: that of a sum W + BA, of the product, of the residual
+    up: Number  # backward, all weight gradients formed, the insides freed: gradients of gate and up, sorted inputs and theirs
+    trained_down: Number | None  # weights of the down projection whose gradient stands then; None where no expert gets a gradient
+
+
+def inside(setting: Setting, spread: Ranks) -> Inside | None:
+    """None where no block has experts, or the stack computes them in another way."""
+    kind = next((kind for kind in reversed(setting.kinds) if kind.layer.mlp.experts), None)
+    if kind is None or not setting.rules.routing_widths:
+        return None
+    found = by_family(setting.rules.routing_widths, setting.family, (0.0, 0.0, 0.0))
+    assert isinstance(found, tuple)
+    r, w, h, mlp = float(found[setting.mode]), COMPUTE[setting.mode], setting.hidden, kind.layer.mlp
+    tokens = tokens_of(setting, spread, kind.decoder)
+    rows = tokens * (mlp.experts_per_token * spread.imbalance)
+    halves = (2.0 if mlp.gated else 1.0) * mlp.intermediate
+    residual = split(tokens * (RESIDUAL[setting.mode] * h), spread.sequence_split)
+    stack: Number = kind.expert_gradient / spread.expert_split
+    summed: Number = 0.0 if kind.trained_experts else w * stack
+    # Forward, at the end of the last block: outputs times routing weights, and these in the order of the tokens.
+    forward = rows * (2.0 * r * h) + residual
+    if setting.checkpointing == "full":  # nothing is kept: also sorted inputs, outputs, the normalised input and W + BA
+        gated = rows * (w * (2.0 * halves + h)) + residual - summed  # earlier: gate, up, the activation, their product
+        forward = maximum(forward + rows * (2.0 * w * h), gated) + split(tokens * (w * h), spread.sequence_split)
+        if kind.expert_gradient:
+            forward = forward + kind.kept.fixed_experts / spread.expert_split + kind.adapter_casts
+    else:  # the model's forward holds the embedded input to its end, and the last block's until that is done
+        forward = forward + 2.0 * residual
+    return Inside(
+        forward=forward,
+        combined=rows * (3.0 * r * h) + residual,
+        down=rows * (w * mlp.intermediate) + residual + summed,
+        up=rows * (w * (halves + 2.0 * h)) + residual,
+        trained_down=None if not kind.expert_gradient else stack if kind.trained_experts else 0.0,
+    )
