@@ -52,6 +52,11 @@ def where(condition: Any, yes: Number, no: Number) -> Number:
     return yes if condition else no
 
 
+def indicator(condition: Any) -> Number:
+    """1.0 where the condition holds, else 0.0."""
+    return condition.astype(np.float64) if isinstance(condition, np.ndarray) else 1.0 if condition else 0.0
+
+
 def anywhere(condition: Any) -> bool:
     """Whether a condition holds for any of the values."""
     return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)

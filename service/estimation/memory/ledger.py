@@ -10,7 +10,7 @@ import numpy as np
 
 from ..correction import Corrections
 from ..items import Item, unknown
-from ..numeric import Number, anywhere, maximum, minimum, where
+from ..numeric import Number, anywhere, indicator, maximum, minimum, where
 from ..parameters import Parameters
 from ..run import Run
 from ..stacks.profile import Stack
@@ -151,10 +151,10 @@ def communicators(run: Run) -> Number:
     total: Number = 0.0
     data, model = layout.data * layout.context, layout.tensor * layout.pipeline
     for size in (data, layout.tensor, layout.pipeline, layout.pipeline, layout.context, layout.expert):
-        total = total + where(size > 1, 1.0, 0.0)
+        total = total + indicator(size > 1)
     world = data * model
     spans = (data == world) | (layout.tensor == world) | (layout.pipeline == world)
-    return total + where(spans, 0.0, 1.0)
+    return total + (1.0 - indicator(spans))
 
 
 def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections: Corrections | None = None) -> MemoryEstimate:

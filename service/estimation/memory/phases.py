@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..numeric import Number, maximum, minimum, where
+from ..numeric import Number, indicator, maximum, minimum, where
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE
 from .beside import beside, may_be_the_peak
@@ -99,7 +99,7 @@ class Sharded:
 
 def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: States) -> Sharded:
     rule, result, stage = setting.stack.sharding, Sharded(), run.layout.sharding
-    several = where(spread.shard > 1, 1.0, 0.0)
+    several = indicator(spread.shard > 1)
     if stage in ("zero3", "hybrid"):
         width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several
         result.gathered = (minimum(rule.gathered_blocks, own.blocks) * own.block + rule.gathered_outside * own.embedding) * width

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numeric import Number, ceil, floor, maximum, minimum, where
+from ..numeric import Number, ceil, floor, indicator, maximum, minimum, where
 from ..run import Run
 from .setting import EXPERT_IMBALANCE, Setting
 
@@ -112,7 +112,7 @@ def stages(setting: Setting, spread: Ranks) -> list[Stage]:
     fewest = where(padded, outer, fewest)
     second_end = minimum(outer + inner, blocks)
     last_start = blocks - fewest
-    alone, pair = where(p == 1, 1.0, 0.0), where(p == 2, 1.0, 0.0)
+    alone, pair = indicator(p == 1), indicator(p == 2)
     interleaving, chunks = v > 1, (v - 1) * p + 1
 
     def alive(i: Number) -> Number:
