@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .by_identity import ByIdentity
+
 Part = Literal["embeddings", "attention", "mlp", "experts", "shared_experts", "router", "norms", "lm_head", "other"]
 # What a matrix multiplies: "block" the normalised input of the block (q, k, v; in parallel blocks the MLP too),
 # "query_latent" and "key_value_latent" the low-rank values of MLA, "attended" the heads' output, "middle" the normalised
@@ -152,10 +154,15 @@ class Architecture:
         """Whether the blocks are known, not only a parameter count."""
         return bool(self.layers)
 
-    def kinds(self) -> list[tuple[Layer, int]]:
+    def kinds(self) -> tuple[tuple[Layer, int], ...]:
         """Distinct blocks with how often each occurs, in order of first appearance."""
-        counts: Counter[int] = Counter(id(layer) for layer in self.layers)
-        seen: dict[int, Layer] = {}
-        for layer in self.layers:
-            seen.setdefault(id(layer), layer)
-        return [(layer, counts[key]) for key, layer in seen.items()]
+        return _kinds(self)
+
+
+@ByIdentity
+def _kinds(architecture: Architecture) -> tuple[tuple[Layer, int], ...]:
+    counts: Counter[int] = Counter(id(layer) for layer in architecture.layers)
+    seen: dict[int, Layer] = {}
+    for layer in architecture.layers:
+        seen.setdefault(id(layer), layer)
+    return tuple((layer, counts[key]) for key, layer in seen.items())

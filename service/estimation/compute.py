@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .by_identity import ByIdentity
@@ -119,8 +120,10 @@ def executed(run: Run, work: Workload) -> Executed | None:
     elif run.activation_checkpointing == "selective":
         recomputed = terms.recompute_attention
 
+    tokens = _tokens(rows)
+
     def at(part: Terms) -> Number:
-        linear = part.linear_at(_tokens(rows), work.sequences, work.forward_passes)
+        linear = part.linear_at(tokens, work.sequences, work.forward_passes)
         return exact(linear + _attention(part, attended, False))
 
     return Executed(at(terms.forward), at(terms.backward), at(recomputed))
@@ -132,12 +135,53 @@ def _variable_length(run: Run) -> bool:
     return packed and run.attention == "flash"
 
 
+def figures(run: Run, work: Workload, parameters: Parameters) -> dict[str, Number | None]:
+    """The value of every compute item by its code; None where the spec does not allow it to be computed."""
+    return {**_model(run, work), **_rules(run, work, parameters), **_executed(run, work)}
+
+
+def _model(run: Run, work: Workload) -> dict[str, Number | None]:
+    """What the model itself asks for."""
+    codes = ("compute.training", "compute.linear", "compute.attention", "compute.training_full_attention")
+    if not run.architecture.shape_known or (work.reason is not None and not work.attended):
+        return dict.fromkeys(codes)
+    both, rows = _both(model_terms(run)), work.attended
+    linear = exact(both.linear_at(_tokens(rows), _sum_counts(rows), 0))
+    attention = exact(_attention(both, rows, True))
+    values = (exact(linear + attention), linear, attention, exact(linear + _attention(both, rows, False)))
+    return dict(zip(codes, values, strict=True))
+
+
+def _rules(run: Run, work: Workload, parameters: Parameters) -> dict[str, Number | None]:
+    """6ND and its variant without embeddings; 4ND where the base is frozen under adapters."""
+    factor, tokens, active = _factor(run), work.input_tokens, parameters.active
+    without = active - (parameters.total - parameters.non_embedding)
+    return {
+        "compute.6nd": None if tokens is None else exact(factor * active * tokens),
+        "compute.6nd_non_embedding": None if tokens is None or not run.architecture.shape_known else exact(factor * without * tokens),
+    }
+
+
+def _factor(run: Run) -> int:
+    return 4 if run.method.adapters else 6
+
+
+def _executed(run: Run, work: Workload) -> dict[str, Number | None]:
+    """What the framework executes."""
+    found = executed(run, work)
+    codes = ("compute.executed", "compute.forward", "compute.backward", "compute.recompute")
+    if found is None:
+        return dict.fromkeys(codes)
+    return dict(zip(codes, (exact(found.total), found.forward, found.backward, found.recompute), strict=True))
+
+
 def items(run: Run, work: Workload, parameters: Parameters) -> list[Item]:
     """The compute items of a quote."""
-    return [*_model_items(run, work), *_rules(run, work, parameters), *_executed_items(run, work)]
+    values = figures(run, work, parameters)
+    return [*_model_items(run, work, values), *_rule_items(run, work, values), *_executed_items(run, work, values)]
 
 
-def _model_items(run: Run, work: Workload) -> list[Item]:
+def _model_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
     codes = (
         ("compute.training", None, "compute.linear + compute.attention"),
         (
@@ -154,25 +198,20 @@ def _model_items(run: Run, work: Workload) -> list[Item]:
     )
     if not run.architecture.shape_known:
         return [unknown(code, "compute", "flops", NO_SHAPE, formula=formula, parent=parent) for code, parent, formula in codes]
-    both = _both(model_terms(run))
     if work.reason is not None and not work.attended:
         return [unknown(code, "compute", "flops", work.reason, formula=formula, parent=parent) for code, parent, formula in codes]
-    rows = work.attended
-    linear = exact(both.linear_at(_tokens(rows), _sum_counts(rows), 0))
-    attention = exact(_attention(both, rows, True))
-    values = (exact(linear + attention), linear, attention, exact(linear + _attention(both, rows, False)))
     notes = ("output head counted, embedding look-up not; no recomputation; causal attention as (s + 1) / 2s of full, windows limited",)
     return [
         Item(
             code=code,
             section="compute",
             quantity="flops",
-            expected=value,
+            expected=values[code],
             formula=formula,
             parent=parent,
             assumptions=() if parent else notes,
         )
-        for (code, parent, formula), value in zip(codes, values, strict=True)
+        for code, parent, formula in codes
     ]
 
 
@@ -183,33 +222,26 @@ def _sum_counts(rows: tuple[Rows, ...]) -> Number:
     return total
 
 
-def _rules(run: Run, work: Workload, parameters: Parameters) -> list[Item]:
-    """6ND and its variant without embeddings; 4ND where the base is frozen under adapters."""
-    factor = 4 if run.method.adapters else 6
+def _rule_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
+    factor = _factor(run)
     result = []
-    active = parameters.active
-    without = active - (parameters.total - parameters.non_embedding)
-    for code, count, what in (
-        ("compute.6nd", active, "active parameters, embeddings included"),
-        (
-            "compute.6nd_non_embedding",
-            without if run.architecture.shape_known else None,
-            "active parameters without embeddings and untied head",
-        ),
+    for code, needs_shape, what in (
+        ("compute.6nd", False, "active parameters, embeddings included"),
+        ("compute.6nd_non_embedding", True, "active parameters without embeddings and untied head"),
     ):
         formula = f"{factor} x N x D; N = {what}, D = tokens.input"
-        if count is None:
+        if needs_shape and not run.architecture.shape_known:
             result.append(unknown(code, "compute", "flops", NO_SHAPE, formula=formula))
         elif work.input_tokens is None:
             result.append(unknown(code, "compute", "flops", work.reason or "tokens are not known", formula=formula))
         else:
             notes = ("adapters on a frozen base: no weight gradients of the base",) if factor == 4 else ()
-            value = exact(factor * count * work.input_tokens)
-            result.append(Item(code=code, section="compute", quantity="flops", expected=value, formula=formula, assumptions=notes))
+            item = Item(code=code, section="compute", quantity="flops", expected=values[code], formula=formula, assumptions=notes)
+            result.append(item)
     return result
 
 
-def _executed_items(run: Run, work: Workload) -> list[Item]:
+def _executed_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
     fused = (
         "2.5 times forward attention (the fused kernel recomputes the scores)" if run.attention != "eager" else "twice forward attention"
     )
@@ -225,26 +257,24 @@ def _executed_items(run: Run, work: Workload) -> list[Item]:
         ("compute.backward", "compute.executed", f"input and weight gradients where needed; attention {fused}"),
         ("compute.recompute", "compute.executed", formulas[run.activation_checkpointing]),
     )
-    result = executed(run, work)
-    if result is None:
+    if values["compute.executed"] is None:
         reason = NO_SHAPE if not run.architecture.shape_known else work.reason or "lengths are not known"
         return [unknown(code, "compute", "flops", reason, formula=formula, parent=parent) for code, parent, formula in codes]
     notes = (f"as {HF_EXAMPLE} execute it, on tensor positions, attention over every pair",)
     if _variable_length(run):
         notes = (f"as {HF_EXAMPLE} execute it; the flash kernel is given the samples' boundaries and skips pairs across them",)
-    values = (exact(result.total), result.forward, result.backward, result.recompute)
     return [
         Item(
             code=code,
             section="compute",
             quantity="flops",
-            expected=value,
+            expected=values[code],
             formula=formula,
             parent=parent,
             assumptions=() if parent else notes,
         )
-        for (code, parent, formula), value in zip(codes, values, strict=True)
+        for code, parent, formula in codes
     ]
 
 
-__all__ = ["Executed", "Pairs", "executed", "executed_terms", "items", "model_terms", "pairs"]
+__all__ = ["Executed", "Pairs", "executed", "executed_terms", "figures", "items", "model_terms", "pairs"]

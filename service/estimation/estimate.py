@@ -6,7 +6,7 @@ peak, a checkpoint) and everything derived from them follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     items.extend(compute.items(run, work, counts))
     items.extend(scaling_items.items(run, counts.active, work.input_tokens))
 
-    flops = _flops(run, counts, work, items)
+    flops = _flops(counts, work, items.expected)
     predicted = None if run.efficiency.given else prediction.predict(run, counts, work)
     speed = efficiency.speed(
         run,
@@ -125,13 +125,12 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
 def training_device_hours(run: Run, corrections: Corrections | None = None) -> float | None:
     """``device_hours.training`` alone: what alternatives are compared by."""
     factors = corrections or {}
-    counts, work, items = parameters.count(run), tokens.workload(run), Ledger()
-    items.extend(compute.items(run, work, counts))
+    counts, work = parameters.count(run), tokens.workload(run)
     speed = efficiency.speed(
         run,
         steps=work.steps,
         tokens=work.input_tokens,
-        flops=_flops(run, counts, work, items),
+        flops=_flops(counts, work, compute.figures(run, work, counts).get),
         predicted=None if run.efficiency.given else prediction.predict(run, counts, work),
         why_not=prediction.why_not(run) or work.reason or "",
         correction=factors.get("time.step"),
@@ -141,14 +140,14 @@ def training_device_hours(run: Run, corrections: Corrections | None = None) -> f
     return float(speed.training.expected) * run.hardware.device_count / 3600
 
 
-def _flops(run: Run, counts: Parameters, work: Workload, items: Ledger) -> Flops:
-    """The run's work in every convention."""
+def _flops(counts: Parameters, work: Workload, value: Callable[[str], Any]) -> Flops:
+    """The run's work in every convention; ``value`` gives that of a compute item by its code."""
     active, read = counts.active, work.input_tokens
     return Flops(
-        six_nd=items.expected("compute.6nd"),
-        causal=items.expected("compute.training"),
-        full_attention=items.expected("compute.training_full_attention"),
-        recompute=items.expected("compute.recompute"),
+        six_nd=value("compute.6nd"),
+        causal=value("compute.training"),
+        full_attention=value("compute.training_full_attention"),
+        recompute=value("compute.recompute"),
         forward_6nd=None if read is None else 2.0 * active * read,
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from service.estimation.architecture import Architecture
+from service.estimation.by_identity import ByIdentity
 from service.estimation.items import Warning
 from service.estimation.run import Run
 
@@ -19,8 +21,7 @@ def _found(run: Run) -> Iterator[tuple[str, str, str]]:
     if blocks and stages > max(blocks, 1) and stages > 1:
         name = "pipeline" if layout.pipeline > blocks else "virtual_pipeline"
         yield "empty_pipeline_stages", name, f"{stages} stages for {blocks} blocks: some have none and only wait"
-    heads = {part.query_heads for block, _ in model.kinds() for part in (block.attention, block.cross_attention) if part is not None}
-    uneven = sorted(number for number in heads if number % layout.tensor)
+    uneven = [number for number in _heads(model) if number % layout.tensor]
     if uneven:
         text = (
             f"{uneven[0]} attention heads over {layout.tensor} ranks are uneven: most frameworks refuse it, here the largest share counts"
@@ -35,3 +36,10 @@ def _found(run: Run) -> Iterator[tuple[str, str, str]]:
     if layout.sharding == "hybrid" and group is not None and (group > layout.data or layout.data % group):
         text = f"groups of {group} do not divide the {layout.data} data-parallel ranks"
         yield "shard_groups_do_not_divide", "shard_group_size", text
+
+
+@ByIdentity
+def _heads(model: Architecture) -> tuple[int, ...]:
+    """Distinct numbers of attention heads, ascending."""
+    parts = [part for block, _ in model.kinds() for part in (block.attention, block.cross_attention) if part is not None]
+    return tuple(sorted({part.query_heads for part in parts}))

@@ -14,6 +14,7 @@ fp16 scale and a 4-bit zero a group; [int8] one byte a weight (row scales below 
 from __future__ import annotations
 
 from service.estimation.architecture import Architecture
+from service.estimation.by_identity import ByIdentity
 from service.estimation.run import Quantization, Recipe, Stack
 
 # (weights, gradients, master weights) and bytes of one optimizer state, for AdamW-like optimizers with full-precision states [table]
@@ -51,10 +52,11 @@ def optimizer_state_bytes(name: str, state: float, architecture: Architecture) -
         return _STATES[name] * state, None
     if name in _QUANTIZED:
         return _QUANTIZED[name], "states of small tensors, kept in 32 bits, are not counted apart"
-    return _shaped(name, state, architecture)
+    return _shaped(architecture, name, state)
 
 
-def _shaped(name: str, state: float, architecture: Architecture) -> tuple[float, str | None]:
+@ByIdentity
+def _shaped(architecture: Architecture, name: str, state: float) -> tuple[float, str | None]:
     """Optimizers whose states depend on the shape of each matrix, averaged over the model."""
     if not architecture.shape_known:
         return {"adafactor": 0.0, "muon": state, "galore_adamw": 2 * state, "apollo": 2 * state}[name], (

@@ -8,9 +8,9 @@ from ..correction import Corrections
 from ..numeric import Number
 from ..run import Run
 from ..spread import prior
-from .ledger import peaks
+from .ledger import peaks_in
 from .setting import setting
-from .widening import below_the_device, interval
+from .widening import below_the_device, interval, unlike
 
 
 @dataclass(slots=True)
@@ -24,9 +24,10 @@ class ProcessPeaks:
 
 def process_peaks(run: Run, corrections: Corrections) -> ProcessPeaks | None:
     """The item ``memory.peak_process`` of every layout; None where the shape or length is unknown."""
-    found, known = peaks(run), setting(run)
-    if found is None or known is None:
+    known = setting(run)
+    if known is None:
         return None
+    found = peaks_in(run, known)
     allocated, reserved, process = (corrections.get(f"memory.peak_{name}") for name in ("allocated", "reserved", "process"))
     expected = found.process
     if process is not None:
@@ -36,6 +37,6 @@ def process_peaks(run: Run, corrections: Corrections) -> ProcessPeaks | None:
         expected = found.reserved * reserved.factor + (found.process - found.reserved)
     elif allocated is not None:
         expected = found.process + found.allocated * (allocated.factor - 1.0)
-    width, _ = interval(run, known, "process")
+    width = interval(known, "process", unlike(run, known))
     bounds = prior(expected, expected * width.low, expected * width.high, run.interval_coverage)
     return ProcessPeaks(expected, bounds.low, below_the_device(run, expected, bounds.high, found.cached))

@@ -18,6 +18,7 @@ from .setting import Setting
 from .stages import ranks
 from .widening import below_the_device
 from .widening import interval as width_of
+from .widening import unlike
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 PARENTS = {
@@ -112,11 +113,12 @@ def entries(run: Run, known: Setting, peak: Phase, gaps: Gaps, corrections: Corr
         entry("communication", gaps.communication, f"{gaps.communicators:g} communicators x {rule.communicator_bytes:g}", basis="prior"),
         entry("peak_process", values["process"], "peak_reserved + framework + communication", basis="prior", notes=known.stack.sources),
     ]
+    reasons = unlike(run, known)
     for item in found:
         name = item.code.removeprefix("memory.peak_")
         if name not in values:
             continue
-        interval, reasons = width_of(run, known, name)
+        interval = width_of(known, name, reasons)
         if reasons:
             item.assumptions = (*item.assumptions, "wider interval: no measured run has " + ", ".join(reasons))
         bounds = prior(values[name], values[name] * interval.low, values[name] * interval.high, run.interval_coverage)

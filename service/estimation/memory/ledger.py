@@ -56,8 +56,11 @@ def peaks(run: Run, table: Stack | None = None) -> Peaks | None:
     ``table`` stands in for the stack's own coefficients (a refit).
     """
     known = setting(run, table)
-    if known is None:
-        return None
+    return None if known is None else peaks_in(run, known)
+
+
+def peaks_in(run: Run, known: Setting) -> Peaks:
+    """The three peaks of a run whose setting is known."""
     pieces = [_peaks(piece, known) for piece in _pieces(run)]
     if len(pieces) == 1:
         return pieces[0]
@@ -76,9 +79,9 @@ def _pieces(run: Run) -> list[Run]:
     """A search cut into runs of ``PIECE`` layouts; every formula is elementwise, so the values are the same."""
     arrays = {
         (part, name): value
-        for part in ("layout", "batch")
-        for name in getattr(run, part).__slots__
-        if isinstance(value := getattr(getattr(run, part), name), np.ndarray) and value.ndim == 1
+        for part, fields in (("layout", run.layout), ("batch", run.batch))
+        for name in fields.__slots__
+        if isinstance(value := getattr(fields, name), np.ndarray) and value.ndim == 1
     }
     count = max((len(value) for value in arrays.values()), default=0)
     if count <= PIECE:

@@ -31,12 +31,12 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
     return tuple(found)
 
 
-def interval(run: Run, known: Setting, observable: str) -> tuple[Interval, tuple[str, ...]]:
-    """The interval of an observable, and what widened it."""
-    base, reasons = known.stack.intervals[observable], unlike(run, known)
+def interval(known: Setting, observable: str, reasons: tuple[str, ...]) -> Interval:
+    """The interval of an observable, widened by what the run is unlike in."""
+    base = known.stack.intervals[observable]
     longer = 1.0 + STEP * len(reasons)
     low = max(1.0 - (1.0 - base.low) * longer, 0.3)
-    return Interval(low=low, high=1.0 + (base.high - 1.0) * longer), reasons
+    return Interval(low=low, high=1.0 + (base.high - 1.0) * longer)
 
 
 def below_the_device(run: Run, expected: Number, high: Number, cached: Number) -> Number:
