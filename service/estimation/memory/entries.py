@@ -16,9 +16,8 @@ from .offload import offloaded
 from .phases import ACTIVE, PARTS, Phase
 from .setting import Setting
 from .stages import ranks
-from .widening import below_the_device
+from .widening import below_the_device, unlike
 from .widening import interval as width_of
-from .widening import unlike
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 PARENTS = {
