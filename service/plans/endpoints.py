@@ -64,7 +64,8 @@ def create_plans(request: Request, body: JsonBody, caller: Caller = allow("plans
 
 
 def _answer(asked: PlanRequest, free: space.Space, desk: Desk, searches: Workers, began: float) -> PlanAnswer:
-    prepared = prepare(asked.spec, free, desk.corrections_for)
+    until = began + asked.time_budget_seconds
+    prepared = prepare(asked.spec, free, desk.corrections_for, lambda: time.monotonic() >= until)
     limits = Limits(deadline_seconds=asked.deadline_seconds, budget_device_hours=asked.budget_device_hours)
     shortlist = searches.run(
         Job(
@@ -75,7 +76,7 @@ def _answer(asked: PlanRequest, free: space.Space, desk: Desk, searches: Workers
             objective=asked.objective,
             prices=_prices(prepared) if asked.objective == "cost" else None,
             limit=asked.limit,
-            seconds=asked.time_budget_seconds - (time.monotonic() - began),
+            seconds=until - time.monotonic(),
         )
     )
     rejected = prepared.rejected + Counter(shortlist.rejected)
@@ -85,7 +86,7 @@ def _answer(asked: PlanRequest, free: space.Space, desk: Desk, searches: Workers
         rejected={name: count for name, count in sorted(rejected.items()) if count},
         searched=shortlist.searched + prepared.rejected.total(),
         elapsed_seconds=time.monotonic() - began,
-        complete=shortlist.complete,
+        complete=shortlist.complete and prepared.complete,
         held={} if prepared.held_global_batch_size is None else {"global_batch_size": prepared.held_global_batch_size},
         warnings=_warnings(asked, prepared, shortlist),
     )
@@ -190,6 +191,12 @@ def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> l
         note("no_plan", _why_none(shortlist.closest))
     if shortlist.found and not shortlist.any_certain:
         note("none_certain_to_fit", "every layout's memory interval reaches beyond the device's memory")
+    if prepared.condensed:
+        note(
+            "lengths_in_bins",
+            "layouts are compared by mean lengths of bins of samples; the plans' own figures are of every length",
+            "/spec/data",
+        )
     devices = {each.run.hardware.device.name for each in prepared.passes if each.run.hardware is not None}
     if len(devices) > 1 and asked.objective == "device_hours":
         note("unlike_devices", "device-hours of unlike devices are not equivalent: rank by wall_clock or cost", "/objective")

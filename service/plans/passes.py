@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.estimation import step_time
 from service.estimation.correction import Corrections
 from service.estimation.run import Run
 from service.kit.problems import Invalid, invalid
+from service.quotes.fitting import condensed
 from service.specs.load import parse
 from service.specs.resolve import resolve
 
@@ -35,15 +36,23 @@ class Prepared:
     passes: list[Pass]
     held_global_batch_size: int | None  # sequences a step that every layout keeps
     rejected: Counter[str] = field(default_factory=Counter)
+    complete: bool = True  # whether every combination was resolved in time
+    condensed: bool = False  # whether sample lengths are in bins
 
 
-def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsFor) -> Prepared:
-    """Resolve every combination; raises ``Invalid`` where the spec itself is bad or its step time cannot be predicted."""
+def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsFor, out_of_time: Callable[[], bool] = bool) -> Prepared:
+    """Resolve every combination, one at least; raises ``Invalid`` where the spec itself is bad or its step time cannot be predicted.
+
+    Of a million sample lengths every layout would carry a million rows: they are looked at in bins, as alternatives are.
+    """
     # A search predicts the time of every layout: what the caller says of speed would hold for one of them.
     spec = without_speed(spec)
     held = _held_batch(spec, space)
     prepared = Prepared(passes=[], held_global_batch_size=held)
     for values in space.passes():
+        if prepared.passes and out_of_time():
+            prepared.complete = False
+            break
         chosen = with_values(spec, values)
         base = _base(chosen, space, held)
         try:
@@ -55,7 +64,9 @@ def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsF
         if reason is not None:
             missing = "/hardware" if run.hardware is None else "/sequence_length" if run.sequence_length is None else "/model"
             raise invalid(missing, f"a search predicts step times: {reason}")
-        prepared.passes.append(Pass(chosen, run, corrections_for(base, run)))
+        data = condensed(run.data)
+        prepared.condensed |= data is not run.data
+        prepared.passes.append(Pass(chosen, replace(run, data=data), corrections_for(base, run)))
     return prepared
 
 

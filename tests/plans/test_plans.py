@@ -79,6 +79,57 @@ def test_every_candidate_quoted_singly_gives_the_same_figures_to_the_last_bit() 
         assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
 
 
+SAMPLES: dict[str, Any] = {"lengths": {"histogram": [[100, 50, 1000], [900, 300, 777], [3000, 2000, 55]]}, "epochs": 3}
+SMALL: dict[str, Any] = {
+    "model": {"preset": "llama-3.2-1b"},
+    "method": {"objective": "sft"},
+    "data": SAMPLES,
+    "sequence_length": 4096,
+    "parallelism": {"sharding": "zero3"},
+    "hardware": {"device": "h100-sxm-80gb", "device_count": 16},
+}
+SMALL_FREE: dict[str, list[Any]] = {
+    "parallelism.tensor": [1, 2],
+    "parallelism.context": [1, 2],
+    "batch.micro_batch_size": [1, 2, 4],
+    "batch.gradient_accumulation_steps": [1, 3],
+}
+
+
+@pytest.mark.parametrize("packing", ["none", "packed", "pad_to_max"])
+@pytest.mark.parametrize("objective", ["sft", "dpo"])
+def test_samples_of_many_lengths_are_searched_with_the_figures_of_their_quotes(packing: str, objective: str) -> None:
+    """Padding depends on the micro-batch, which is an array here."""
+    spec = {**SMALL, "method": {"objective": objective}, "data": {**SAMPLES, "packing": packing}}
+    wanted = space.read(SMALL_FREE)
+    prepared = prepare(spec, wanted, lambda _, __: {})
+    found = search.search(prepared.passes, wanted, None, Limits(), clock=time.monotonic, until=time.monotonic() + 60).candidates
+    assert len(found) > 10
+    for row in range(0, len(found), 5):
+        quote = quoting.build(posted(prepared, wanted, 0, {name: int(column[row]) for name, column in found.axes.items()}))
+        assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
+
+
+def test_a_thousand_lengths_are_binned_and_said(client: TestClient) -> None:
+    """Every layout would carry a row of each; the answered plans are quoted with all of them."""
+    data = {"lengths": {"histogram": [[length, 10, 5] for length in range(1, 1001)]}}
+    answer = client.post("/v1/plans", json={"spec": {**SMALL, "data": data}, "free": SMALL_FREE, "limit": 1}).json()
+    assert "lengths_in_bins" in [note["code"] for note in answer["warnings"]]
+    best = answer["plans"][0]
+    assert client.post("/v1/quotes/preview", json=best["spec"]).json()["summary"] == best["summary"]
+    near = answer["pareto"][0]
+    exact = quoting.build(near["spec"])["summary"]["wall_clock_seconds"]["expected"]
+    assert near["wall_clock_seconds"] == pytest.approx(exact, rel=0.02)
+
+
+def test_choices_that_take_too_long_to_read_are_left_out_and_said() -> None:
+    """One at least is searched."""
+    wanted = space.read({**SMALL_FREE, "activation_checkpointing": ["none", "full"], "attention": ["flash", "sdpa"]})
+    assert len(prepare(SMALL, wanted, lambda _, __: {}).passes) == 4
+    hurried = prepare(SMALL, wanted, lambda _, __: {}, lambda: True)
+    assert len(hurried.passes) == 1 and not hurried.complete
+
+
 def test_all_of_the_space_is_accounted_for() -> None:
     outcome, wanted = run_search()
     assert outcome.complete
