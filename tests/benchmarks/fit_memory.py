@@ -24,7 +24,7 @@ from typing import Any
 
 from service.estimation import memory
 from service.estimation.memory.setting import setting
-from service.estimation.memory.widening import interval
+from service.estimation.memory.widening import interval, unlike
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.estimation.stacks.megatron import MEGATRON_DEEPSPEED
@@ -172,7 +172,7 @@ def score(found: list[Residual]) -> Score:
         assert r.case.observable is not None
         known = setting(r.case.run)
         assert known is not None
-        width, _ = interval(r.case.run, known, r.case.observable)
+        width = interval(known, r.case.observable, unlike(r.case.run, known))
         inside += r.case.weight if width.low <= math.exp(r.log_ratio) <= width.high else 0.0
     total = sum(r.case.weight for r in found)
     return Score(len(found), quantile(errors, 0.5), quantile(errors, 0.9), math.exp(quantile(ratios, 0.5)), inside / total)
