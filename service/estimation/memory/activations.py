@@ -255,13 +255,14 @@ def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool,
     return Kept(split=kept, scores=score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
 
 
-def _activation(rules: BlockRule, name: str) -> ActivationRule:
+def activation_rule(rules: BlockRule, name: str) -> ActivationRule:
+    """The rule of an activation function."""
     return rules.activations.get(name, rules.activations[""])
 
 
 def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     width, mlp = COMPUTE[mode], layer.mlp
-    rule = _activation(rules, mlp.activation)
+    rule = activation_rule(rules, mlp.activation)
     down = _reading(layer, "activated", "shared_activated")
     product = trained.mlp or _inputs_shared(trained, down, mode) or (rule.keeps_output and not mlp.gated)
     per = rule.inner[mode] + (width if product else 0.0)
@@ -278,7 +279,7 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     width, mlp = COMPUTE[mode], layer.mlp
     adapted = any(m.lora_materialized and m.name in trained.adapted for m in layer.matrices)
     weights = trained.mlp or adapted  # an adapted expert's weights are materialised, so its inputs are kept too
-    rule = _activation(rules, mlp.activation)
+    rule = activation_rule(rules, mlp.activation)
     inside = (rule.inner[mode] + width + (width if rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
     copies = (width * 2 if weights else width) * hidden
     routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)

@@ -10,6 +10,7 @@ from ..parameters import Trained as TrainedParts
 from ..run import Method
 from ..stacks.profile import RESIDUAL, BlockRule, Mode
 from .activations import Adapter, Kept, Trained, block, feed_forward
+from .adapted import Inside, inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Kind:
     outputs: float  # per token, of the matrices whose outputs selective checkpointing may keep
     intermediate: float  # width of the widest value inside, all active experts together
     largest: float  # weights of its largest matrix
+    adapted: Inside | None  # moments inside an MLP that has adapters
     decoder: bool  # reads the decoder's tokens of an encoder-decoder model
 
 
@@ -72,19 +74,20 @@ def kinds_of(
             at_first = replace(flags, input_gradient=inputs_need_gradients or own)
             more = block(rules, model.family, model.hidden, layer, mode, fused, at_first, True)
             firsts.append((indices[0], more + kept.scaled(-1.0), decoder))
-        inside = feed_forward(rules, model.family, model.hidden, layer, mode, flags) if reached else Kept()
+        in_mlp = feed_forward(rules, model.family, model.hidden, layer, mode, flags) if reached else Kept()
         kinds.append(
             _kind(
                 layer,
                 tuple(indices),
                 kept,
-                inside,
+                in_mlp,
                 parts,
                 own,
                 method.quantization is not None,
                 adapted,
                 adapter,
                 mode,
+                inside(rules, model.hidden, layer, mode, flags) if reached else None,
                 decoder,
             )
         )
@@ -95,13 +98,14 @@ def _kind(
     layer: Layer,
     indices: tuple[int, ...],
     kept: Kept,
-    inside: Kept,
+    in_mlp: Kept,
     parts: TrainedParts,
     own: bool,
     quantized: bool,
     adapted: tuple[Adapted, ...],
     adapter: Adapter | None,
     mode: Mode,
+    in_adapted: Inside | None,
     decoder: bool,
 ) -> Kind:
     split = experts = matrices = outputs = largest = 0
@@ -124,7 +128,7 @@ def _kind(
         layer=layer,
         indices=indices,
         kept=kept,
-        kept_feed_forward=inside,
+        kept_feed_forward=in_mlp,
         trained_attention=float(sum(m.parameters for m in layer.matrices if m.part == "attention" and own and parts.part("attention"))),
         split=float(split),
         whole=float(whole),
@@ -140,6 +144,7 @@ def _kind(
         outputs=float(outputs),
         intermediate=float(mlp.intermediate * (mlp.experts_per_token if mlp.experts else 1) + mlp.shared_intermediate),
         largest=float(largest),
+        adapted=in_adapted,
         decoder=decoder,
     )
 

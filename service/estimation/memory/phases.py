@@ -139,12 +139,20 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
             kept_one = kept_one + encoded
     if stack.keeps_stage_outputs:
         kept_one = kept_one + micro.residual * (1.0 - last)
+    images: Number = 0.0  # cast for the patch convolution: kept for its weight's gradient, else until the forward pass is over
+    if setting.pixels and stage.first:
+        if setting.trained_outside:
+            kept_one = add(kept_one, micro.cast_images)
+        else:
+            images = micro.cast_images
+        if setting.input_gradient:  # asked of the convolution's output, which no block keeps
+            kept_one = kept_one + micro.residual
     kept = kept_one * stage.in_flight
     others = kept - kept_one
     if "activations" in held_by_host:
         kept = minimum(kept, 2.0 * kept_one / maximum(own.blocks, 1.0))
         others = 0.0
-    recomputed: Number = own.kept_block if setting.recomputes else 0.0
+    recomputed: Number = own.kept_block - micro.kept_twice if setting.recomputes else 0.0
 
     # Head and loss.
     entries, residual = micro.entries * last, micro.residual
@@ -162,7 +170,10 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     # Copies: autocast's 16-bit weights, gradients that stand from earlier micro-batches, the token table's gradient.
     casts: Number = 2.0 * own.matrices if setting.casts else 0.0
     head_cast: Number = 2.0 * head if setting.casts else 0.0
-    kept_casts = head_cast if setting.recomputes else casts
+    # Of what is not recomputed; recomputation runs under an autocast of its own, which casts the block's weights again.
+    outer_casts = add(head_cast, 2.0 * setting.outside_matrices * last) if setting.casts else 0.0
+    kept_casts = outer_casts if setting.recomputes else casts
+    block_casts: Number = 2.0 * own.cast_block if setting.casts and setting.recomputes else 0.0
     persistent = stack.sharding.persistent_gradients
     standing = gradients if persistent else where(spread.accumulation > 1, gradients, 0.0)
     # The table's gradient is dense; where the head shares the table, autograd sums both into a third tensor.
@@ -177,7 +188,7 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         wider = max(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / spread.states_over
     if setting.pixels and stage.first:  # the batch's images stay through the step
-        fixed = fixed + micro.tokens * (4.0 * setting.pixels)
+        fixed = fixed + micro.images
     late_share = setting.late_share if stack.overheads.late_gradients else 0.0
 
     def phase(name: str, model: Model, activations: Number, logits: Number, *transients: Number) -> Phase:
@@ -189,9 +200,10 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
 
     gradient_bytes = 0.0 if "gradients" in held_by_host else precision.gradient_bytes
     # Gradients that stand throughout, those of the head with them, those of all but the first block and the table, and all.
+    in_blocks = add(kept_casts - head_cast, block_casts)
     head_gradients = almost = gradients
     if not persistent:
-        head_gradients = maximum(standing, own.trained_head * gradient_bytes / states.gradients_over)
+        head_gradients = maximum(standing, (own.trained_head + setting.outside_adapters * last) * gradient_bytes / states.gradients_over)
         still_missing = own.trained_block * precision.gradient_bytes
         if not setting.tied_trained:
             still_missing = still_missing + table
@@ -205,17 +217,17 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
     held = add(kept, micro.final * last)
     first_block = add(others, own.kept_block)  # the last of the backward pass
     if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
-        first_block = first_block + residual
+        first_block = first_block + (residual - micro.kept_twice)
     lingering: Number = 0.0
     if stage.first and setting.input_gradient:
         lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * residual
     if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
         lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
     moments: list[Phase] = []
-    if (
-        setting.checkpointing == "full" or micro.experts is not None
-    ):  # inside the MLP of the last block, which outweighs a small head's logits
-        moments.append(phase("forward", before, kept, 0.0, shard.gathered, casts - head_cast, micro.inside))
+    if setting.checkpointing == "full" or micro.experts is not None:
+        # Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast.
+        cast = casts - head_cast - 2.0 * setting.largest / spread.tensor if setting.casts else 0.0
+        moments.append(phase("forward", before, kept, 0.0, shard.gathered, cast, micro.inside, images))
     if micro.experts is not None and micro.experts.trained_down is not None:
         # In the first block of the backward pass and in its last: the down projection's gradient formed, and all of the experts.
         down = micro.experts.trained_down * gradient_bytes / states.gradients_over
@@ -225,6 +237,13 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
             moments.append(phase("backward", at_down, live, 0.0, shard.gathered, shard.unreduced, cast, micro.experts.down))
             left = live - own.kept_block + own.kept_attention
             moments.append(phase("backward", at_up, left, 0.0, shard.gathered, shard.unreduced, cast, micro.experts.up))
+    if setting.kinds[-1].adapted is not None:  # inside the MLP of an adapted block
+        if setting.recomputes:
+            moments.append(phase("backward", at_head, kept + recomputed, 0.0, shard.gathered, shard.unreduced, micro.adapted))
+            moments.append(phase("backward", nearly, first_block, 0.0, shard.gathered, shard.unreduced, micro.adapted))
+        else:
+            embedded = 0.0 if setting.input_gradient else residual  # in the model's own frame; no frozen block keeps its input
+            moments.append(phase("forward", before, kept, 0.0, shard.gathered, micro.adapted, embedded, images))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
         done = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
         grown = maximum(standing, head_gradients + done)
@@ -237,12 +256,20 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         moments.append(
             phase("backward", states.having(left), add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, micro.scores)
         )
+    if setting.untabled and stage.first:
+        # ToCopyBackward of the first block's last MLP weight: its gradient in both widths, beside all that came before it; the
+        # 16-bit weights of attention and patch convolution are still to be used, and the residual's gradient is there twice.
+        to_come = (own.trained_attention + setting.trained_outside) * gradient_bytes / states.gradients_over
+        cast = 2.0 * (own.trained_attention + setting.largest / spread.tensor + setting.outside_matrices)
+        at_cast = states.having(maximum(standing, gradients - to_come))
+        left_over = add(others, own.kept_attention)
+        moments.append(phase("backward", at_cast, left_over, 0.0, shard.gathered, shard.unreduced, cast, 2.0 * residual, micro.cast_images))
     moments += [
-        phase("forward", before, held, forward_logits, shard.at_loss, casts, hidden_out),
+        phase("forward", before, held, forward_logits, shard.at_loss, casts, hidden_out, images),
         # Backward: at the loss, in its first block, in its last block, and at the token table.
         phase("backward", before, held, backward_logits, shard.at_loss, kept_casts, loss_gradients),
-        phase("backward", at_head, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, kept_casts - head_cast, micro.working),
-        phase("backward", nearly, first_block, 0.0, shard.gathered, shard.unreduced, micro.working),
+        phase("backward", at_head, add(kept, recomputed), 0.0, shard.gathered, shard.unreduced, in_blocks, micro.working),
+        phase("backward", nearly, first_block, 0.0, shard.gathered, shard.unreduced, block_casts, micro.working),
         phase("backward", complete, others, 0.0, shard.gathered, shard.unreduced, at_table, lingering),
         phase("optimizer_step", complete, 0.0, 0.0, temporaries, lingering),
     ]

@@ -72,6 +72,7 @@ class Setting:
     embedding: float
     head: float  # of an untied head
     outside: float  # other weights outside the blocks
+    outside_matrices: float  # of them, those that autocast casts (a patch convolution, a pooler)
     trained_embedding: float
     trained_head: float
     trained_outside: float
@@ -79,6 +80,7 @@ class Setting:
     head_trained: bool
     tied_trained: bool  # token table and head are one trained tensor
     norms_trained: bool
+    mlp_trained: bool
     head_per_token: bool
     cross: bool  # an encoder and a decoder
     encoded_kept: bool  # blocks keep the encoder's output uncast, and count it
@@ -95,6 +97,11 @@ class Setting:
     def casts(self) -> bool:
         """Whether autocast keeps 16-bit copies of the matrices."""
         return self.mode == AUTOCAST and self.stack.weight_casts
+
+    @property
+    def untabled(self) -> bool:
+        """Whether casts of the first block's gradients can be the peak: no token table's gradient comes after them."""
+        return self.casts and self.embedding == 0.0
 
     @property
     def recomputes(self) -> bool:
@@ -182,6 +189,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         embedding=embedding,
         head=head,
         outside=outside,
+        outside_matrices=float(sum(m.weights for m in model.outside)),
         trained_embedding=embedding if method.embeddings else 0.0,
         trained_head=head if head_trained else 0.0,
         trained_outside=outside if method.part("norms") else 0.0,
@@ -189,6 +197,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         head_trained=head_trained,
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),
+        mlp_trained=method.part("mlp"),
         cross=model.encoder_decoder,
         encoded_kept=mode != AUTOCAST and method.part("attention") and any(decoder and kept.shared_squares for _, kept, decoder in firsts),
         scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),

@@ -24,6 +24,7 @@ class Size:
     trained: Number = 0.0  # of the base model's
     trained_experts: Number = 0.0
     matrices: Number = 0.0  # counted where they are cast
+    cast_block: Number = 0.0  # of them, those of the largest block
     embedding: Number = 0.0  # token table and head
     trained_embedding: Number = 0.0
     trained_head: Number = 0.0  # of an untied head
@@ -31,7 +32,7 @@ class Size:
     trained_block: Number = 0.0
     kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
     kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
-    kept_attention: Number = 0.0  # of that, without its MLP (where scores are stored or experts chosen)
+    kept_attention: Number = 0.0  # of that, without its MLP (where a moment between the two can be the peak)
     trained_attention: Number = 0.0  # of the largest block
     blocks: Number = 0.0
 
@@ -154,7 +155,7 @@ def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
         held = selected(setting, kind, spread)
     attention: Number = 0.0
     trained_attention: Number = 0.0
-    if setting.scores or kind.experts:
+    if setting.scores or setting.untabled or kind.experts:
         attention = kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)
         trained_attention = kind.trained_attention / t
     return Block(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
@@ -168,6 +169,7 @@ def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -
         total.weights = add(total.weights, own.weights * count)
         if setting.casts:
             total.matrices = add(total.matrices, own.matrices * count)
+            total.cast_block = larger(total.cast_block, own.matrices * present)
         total.trained = add(total.trained, own.trained * count)
         if kind.experts:
             total.experts = add(total.experts, own.experts * count)
@@ -180,7 +182,7 @@ def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -
         total.block = larger(total.block, own.weights * present)
         total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
         total.kept_block = larger(total.kept_block, own.kept * present)
-        if setting.scores or kind.experts:
+        if setting.scores or setting.untabled or kind.experts:
             total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)
@@ -205,6 +207,6 @@ def _outside(setting: Setting, stage: Stage, spread: Ranks, total: Size) -> None
     if setting.outside_adapters:
         total.adapters = add(total.adapters, last * setting.outside_adapters)
     if setting.casts:
-        total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t)
+        total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t + setting.outside_matrices)
     if setting.quantized_head:
         total.quantized = total.quantized + last * (setting.head / t)

@@ -76,6 +76,7 @@ HUGGING_FACE = Stack(
     mixed_mode=AUTOCAST,
     mixed_sharded_mode=AUTOCAST,
     weight_casts=True,
+    counted=True,
     blocks=BLOCKS,
     compiled_blocks=COMPILED_BLOCKS,
     loss=LOSS,

@@ -172,6 +172,7 @@ class Stack:
     kept_compiled: float = 1.0
     kept_quantized: float = 1.0
     working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
+    counted: bool = False  # moments inside a block follow PyTorch's own counters, with nothing fitted (``working`` is 1)
     fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
     dimensions: frozenset[str] = frozenset({"tensor", "pipeline", "context", "expert"})  # of model parallelism, that its trainers offer
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
