@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .profile import (
     AUTOCAST,
+    HALF,
     ActivationRule,
     AttentionRule,
     BlockRule,
@@ -74,7 +75,9 @@ HUGGING_FACE = Stack(
     title="Hugging Face Transformers and PEFT on PyTorch",
     sources=("transformers 5.24 modeling files", "tests/cases/oracle.jsonl", "QwenLM/Qwen README.md"),
     mixed_mode=AUTOCAST,
-    mixed_sharded_mode=AUTOCAST,
+    # accelerate hands FSDP a 16-bit MixedPrecision for parameters, reduction and buffers (``utils/dataclasses.py``,
+    # ``set_mixed_precision``): what is gathered is 16-bit already, so autocast has nothing to cast and to keep.
+    mixed_sharded_mode=HALF,
     weight_casts=True,
     counted=True,
     blocks=BLOCKS,
@@ -94,6 +97,7 @@ HUGGING_FACE = Stack(
         reduced_blocks=1,
         reduced_bytes=(2, 4, 4),
         replicated_gradient_copies=1,
+        stage_two_keeps_gathered=True,  # FSDP's SHARD_GRAD_OP
     ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.55e9, communicator_bytes=4e8

@@ -49,8 +49,8 @@ SCENES: dict[str, dict[str, Any]] = {
     "dpo": {
         "model": {"preset": "llama-3.1-8b"},
         "method": {"objective": "dpo"},
-        "data": {"samples": 10000, "prompt_tokens": 500, "target_tokens": 1500},
-        "sequence_length": 2048,
+        "data": {"samples": 10000, "prompt_tokens": 500, "target_tokens": 7500},
+        "sequence_length": 8192,
         "batch": {"micro_batch_size": 4},
         "parallelism": {"sharding": "zero3"},
         "hardware": {"device": "a100-sxm-40gb", "device_count": 8},
@@ -155,7 +155,7 @@ def kinds_offered(name: str) -> set[str]:
         ("7b full on a desktop card", {"method.kind", "activation_checkpointing", "hardware.device"}),
         ("128k tokens", {"parallelism.context", "software.fused_loss", "activation_checkpointing", "sequence_length", "hardware.device"}),
         ("mixture", {"parallelism.expert", "activation_checkpointing"}),
-        ("dpo", {"post_training.reference", "batch.micro_batch_size", "batch.gradient_accumulation_steps", "activation_checkpointing"}),
+        ("dpo", {"software.fused_loss", "batch.micro_batch_size", "batch.gradient_accumulation_steps", "activation_checkpointing"}),
         ("adapters", {"method.kind", "method.quantization", "hardware.device_count", "hardware.device"}),
         ("pipeline", {"parallelism.tensor", "parallelism.context", "activation_checkpointing", "sequence_length"}),
         ("odd micro-batch and scores", {"attention", "batch.micro_batch_size"}),
@@ -194,6 +194,15 @@ def test_a_second_quantization_is_offered_where_the_first_does_not_do() -> None:
     assert {"method": {"quantization": {"double_quantization": True}}, "precision": {"weight_bytes": None}} in [
         row["change"] for row in offers(spec)
     ]
+
+
+def test_a_cached_reference_is_offered_where_its_weights_are_what_is_missing() -> None:
+    """The reference's 16-bit weights over 8 ranks are 2 GB."""
+    lean = {"software": {"fused_loss": True}, "batch": {"micro_batch_size": 1}, "activation_checkpointing": "full"}
+    base = merged(SCENES["dpo"], {**lean, "sequence_length": 1024})
+    memory = round(build(base)["summary"]["peak_memory_bytes_per_device"]["high"] - 1e9)
+    spec = merged(base, {"hardware": {"device_override": {"memory_bytes": memory}}})
+    assert {"post_training": {"reference": "cached"}} in [row["change"] for row in offers(spec)]
 
 
 def test_where_nothing_helps_the_reason_is_given() -> None:
