@@ -23,10 +23,13 @@ class Adapter:
     element_bytes: float
     dropout: bool
     autocast: bool  # inputs are cast to 16 bits whatever the adapter's own width
+    gathered: bool = False  # the engine hands the products 16-bit copies of the adapters, whatever it stores
 
     def own_input_bytes(self, compute_bytes: float) -> float:
         """Bytes per input element of the copy that one adapted matrix keeps for itself; 0 where it shares the input."""
         mask = 1.0 if self.dropout else 0.0
+        if self.gathered:
+            return compute_bytes + mask if self.dropout else 0.0
         if self.autocast and self.element_bytes > compute_bytes:
             return compute_bytes + mask
         if self.element_bytes > compute_bytes:
@@ -36,7 +39,7 @@ class Adapter:
     @property
     def inner_bytes(self) -> float:
         """Bytes per rank of the value between the two low-rank matrices."""
-        return 2.0 if self.autocast else self.element_bytes
+        return 2.0 if self.autocast or self.gathered else self.element_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
         post_training=run.post_training,
         activation_checkpointing=run.activation_checkpointing,
         attention=run.attention,
-        gathered=run.layout.sharding not in ("none", "zero1"),
+        gathered=_gathers(run),
         longest_note=bool(run.data.histogram) and run.data.packing == "none",
         length=length,
         decoder_length=run.decoder_sequence_length or length,
@@ -145,6 +145,12 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
     if table is None:
         return known
     return replace(known, stack=table, kept_scale=_kept_scale(table, essence))
+
+
+def _gathers(run: Run) -> bool:
+    """Whether blocks compute on weights that a sharding engine has gathered, and cast on the way."""
+    whole_from_stage_two = STACKS[run.software.stack].sharding.stage_two_keeps_gathered
+    return run.layout.sharding in ("zero3", "hybrid") or (run.layout.sharding == "zero2" and whole_from_stage_two)
 
 
 @ByIdentity
@@ -247,11 +253,13 @@ def _adapter(run: Essence, stack: Stack) -> Adapter | None:
     lora = run.method.lora
     if lora is None:
         return None
+    mixed = run.precision.recipe.endswith("_mixed")
     return Adapter(
         rank=lora.rank,
-        element_bytes=lora.adapter_bytes if stack.adapter_bytes is None else stack.adapter_bytes,
+        element_bytes=lora.adapter_bytes if stack.adapter_bytes is None or run.precision.recipe == "fp32" else stack.adapter_bytes,
         dropout=lora.dropout > 0,
-        autocast=run.precision.recipe.endswith("_mixed") and stack.mixed_mode == AUTOCAST,
+        autocast=mixed and stack.mixed_mode == AUTOCAST,
+        gathered=mixed and (stack.mixed_sharded_mode if run.gathered else stack.mixed_mode) == HALF,
     )
 
 

@@ -9,6 +9,7 @@ from .setting import Setting
 
 # Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
 MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
+NARROW = frozenset({"fp8_mixed", "nvfp4_mixed"})
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
 
 
@@ -21,6 +22,10 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
         found.append("compiled blocks on this stack")
     if run.attention not in known.stack.measured_attention:
         found.append("this attention kernel on this stack")
+    if run.layout.sharding not in known.stack.measured_sharding:
+        found.append("sharded weights on this stack")
+    if run.precision.recipe in NARROW and not known.stack.measured_narrow:
+        found.append("products in 8 or 4 bits on this stack")
     if any(kind.experts for kind in known.kinds):
         found.append("mixtures of experts")
     if known.cross or run.architecture.image_positions is not None:

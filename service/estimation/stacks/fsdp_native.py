@@ -73,6 +73,7 @@ FSDP_NATIVE = Stack(
     ),
     measured_methods=frozenset({"full", "lora", "qlora"}),
     measured_compiled=True,
+    measured_narrow=True,
     intervals={
         "allocated": Interval(low=0.94, high=1.055),
         "reserved": Interval(low=0.92, high=1.12),

@@ -103,6 +103,7 @@ HUGGING_FACE = Stack(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.55e9, communicator_bytes=4e8
     ),
     dimensions=frozenset({"tensor", "context"}),  # accelerate's ParallelismConfig; experts are not spread
+    measured_sharding=frozenset({"none"}),
     measured_methods=frozenset({"full", "frozen", "lora", "qlora"}),  # full and frozen: PyTorch's own counters
     intervals={
         "allocated": Interval(low=0.95, high=1.06),

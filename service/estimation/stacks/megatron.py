@@ -67,6 +67,8 @@ MEGATRON_DEEPSPEED = Stack(
     step_buffers=STEP_BUFFERS,
     keeps_stage_outputs=True,
     foreach_temporaries=False,
+    fused_head_gradients=0.0,
+    adapter_bytes=2,  # Float16Module casts the whole model
     overheads=Overheads(
         workspace_bytes=0.0,
         late_gradients=0.0,
@@ -97,6 +99,8 @@ MEGATRON = Stack(
     selective=SelectiveRule(kind="scores"),
     sharding=_SHARDING,
     foreach_temporaries=False,
+    fused_head_gradients=0.0,
+    adapter_bytes=2,  # Float16Module casts the whole model
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=8e8, framework_bytes=1.4e9, communicator_bytes=6e8
     ),

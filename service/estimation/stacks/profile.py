@@ -166,6 +166,8 @@ class Stack:
     intervals: Mapping[str, Interval]  # by observable: allocated, reserved, process
     measured_methods: frozenset[str] = frozenset({"full"})  # of the rows behind the intervals; others get wider ones
     measured_compiled: bool = False
+    measured_sharding: frozenset[str] = frozenset({"none", "zero1", "zero2", "zero3", "hybrid"})
+    measured_narrow: bool = False  # recipes of 8 and 4 bits
     measured_attention: frozenset[str] = frozenset({"flash", "sdpa", "eager"})
     loss_by_family: Mapping[str, LossRule] = field(default_factory=dict)
     kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
@@ -173,7 +175,7 @@ class Stack:
     kept_quantized: float = 1.0
     working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
     counted: bool = False  # moments inside a block follow PyTorch's own counters, with nothing fitted (``working`` is 1)
-    fused_head_gradients: float = 1.0  # copies of the head's gradient that a fused or chunked loss holds while it accumulates it
+    fused_head_gradients: float = 1.0  # copies of the head's gradient that a loss without whole logits holds while it accumulates it
     dimensions: frozenset[str] = frozenset({"tensor", "pipeline", "context", "expert"})  # of model parallelism, that its trainers offer
     foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
     step_buffers: Mapping[str, StepBuffers] = field(default_factory=dict)  # by sharding; an engine with 32-bit gradients steps on them

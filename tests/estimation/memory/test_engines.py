@@ -89,3 +89,38 @@ def test_an_offloaded_optimizer_makes_nothing_on_the_device() -> None:
 )
 def test_communicators_of_a_rank(parallelism: dict[str, int], count: int) -> None:
     assert communicators(run_of(merged(BIGSCIENCE, {"parallelism": parallelism}))) == count
+
+
+SHARDED: dict[str, Any] = {
+    "model": {"preset": "llama-3.1-8b"},
+    "data": {"total_tokens": 10**9},
+    "sequence_length": 4096,
+    "activation_checkpointing": "full",
+    "parallelism": {"sharding": "zero3"},
+    "hardware": {"device": "h100-sxm-80gb", "device_count": 8},
+}
+
+
+def test_fully_sharded_stacks_need_about_the_same() -> None:
+    """What FSDP gathers is cast on the way: no stack holds 16-bit copies of the whole model beside its shards."""
+    stacks = ("hf_transformers", "fsdp_native", "deepspeed", "megatron", "llm_foundry")
+    peaks = [values(merged(SHARDED, {"software": {"stack": stack}}))["memory.peak_allocated"] for stack in stacks]
+    assert max(peaks) < 1.35 * min(peaks)
+
+
+@pytest.mark.parametrize("stack", ["fsdp_native", "llm_foundry", "megatron", "deepspeed"])
+def test_adapters_that_an_engine_casts_keep_no_copies_of_their_inputs(stack: str) -> None:
+    """Without dropout an adapter of the products' width reads the frozen matrix's own input: fewer bytes than 32-bit copies."""
+    lora = {"kind": "lora", "lora": {"rank": 8, "alpha": 16, "target_modules": "all-linear"}}
+    spec = merged(SHARDED, {"activation_checkpointing": "none", "software": {"stack": stack}, "method": lora})
+    wide = values(merged(spec, {"precision": {"recipe": "bf16_pure"}}))["memory.activations"]
+    cast = values(merged(spec, {"precision": {"recipe": "bf16_mixed"}}))["memory.activations"]
+    assert cast <= (1.0 if stack in ("megatron", "deepspeed") else 0.7) * wide
+
+
+def test_a_fused_loss_of_megatron_keeps_the_logits_whole() -> None:
+    spec = merged(SHARDED, {"software": {"stack": "megatron"}, "batch": {"micro_batch_size": 8}, "parallelism": {"sharding": "zero1"}})
+    plain, fused = values(spec)["memory.logits"], values(merged(spec, {"software": {"fused_loss": True}}))["memory.logits"]
+    entries = 8 * 4096 * 128_256
+    assert plain == pytest.approx(10 * entries, rel=1e-3)
+    assert fused == pytest.approx(6 * entries, rel=1e-3)
