@@ -214,6 +214,8 @@ def _prior(run: Run, steps: int | None, flops: Flops, bound: float | None, why_n
     work = flops.with_recompute("6nd", run.activation_checkpointing)
     if work is None:
         work = flops.six_nd
+    if work is not None and flops.six_nd is not None and flops.causal is not None:
+        work += max(flops.causal - flops.six_nd, 0.0)  # long samples: 6 N D knows nothing of attention
     if peak is None or work is None:
         return _unknown("no peak of the device is known" if peak is None else "the FLOPs are not known", bound)
     mfu = prior_mfu(run)
@@ -225,7 +227,7 @@ def _prior(run: Run, steps: int | None, flops: Flops, bound: float | None, why_n
         step=_each(training, steps),
         training=training,
         basis="prior" if correction is None else "calibrated",
-        formula="(compute.6nd + recomputation) / (devices x utilisation x peak) / steps",
+        formula="(the larger of compute.6nd and compute.training + recomputation) / (devices x utilisation x peak) / steps",
         assumptions=(
             f"predicted from a constant utilisation of {mfu:.3g} of the dense peak, the median of published runs: {why_not}",
             f"off by up to a factor of {PRIOR_SPREAD:g} in four runs of five",

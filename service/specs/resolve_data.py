@@ -82,6 +82,9 @@ def _histogram(spec: DataSpec, architecture: Architecture, section: Section) -> 
         counts.update(zip(column, other if isinstance(other, list) else [other] * length, strict=True))
     else:
         counts[section.take("prompt_tokens", 0), section.take("target_tokens", 0)] = spec.samples or 0
+    if architecture.encoder_decoder and any(target and not prompt for prompt, target in counts):
+        where = "/data/lengths/histogram" if spec.lengths is not None else "/data/prompt_tokens"
+        raise spec_error(where, "an encoder reads the prompt: a sample without one has nothing for it to read")
     return tuple((prompt, target, samples) for (prompt, target), samples in sorted(counts.items()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from .conftest import Preview
 
@@ -32,3 +33,18 @@ def test_named_targets_are_the_targets(preview: Preview) -> None:
         assert quote["by"]["tokens.target"]["expected"] == 400
     documents = {"samples": 2, "prompt_tokens": 1000, "target_tokens": 0}
     assert preview(model={"preset": "gpt2"}, data=documents, sequence_length=1024)["by"]["tokens.target"]["expected"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("data", "pointer"),
+    [
+        ({"samples": 1, "prompt_tokens": 0, "target_tokens": 200}, "/data/prompt_tokens"),
+        ({"lengths": {"histogram": [[100, 20, 5], [0, 20, 5]]}}, "/data/lengths/histogram"),
+    ],
+)
+def test_an_encoder_needs_something_to_read(client: TestClient, data: dict[str, Any], pointer: str) -> None:
+    """Tokens are the encoder's: a run of none would take no time."""
+    spec = {"model": {"preset": "t5-base"}, "data": data, "hardware": {"device": H100, "device_count": 2}}
+    response = client.post("/v1/quotes/preview", json=spec)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == pointer

@@ -38,3 +38,30 @@ def test_intervals_end_at_the_peak(preview: Preview, device: str, recipe: str, c
             item = quote["by"][code]
             assert item["lower_bound"] is not None
             assert item["lower_bound"] * (1 - 1e-12) <= item["low"] <= item["expected"] <= item["high"], (stack, code)
+
+
+def test_a_prior_of_long_samples_counts_their_attention(preview: Preview) -> None:
+    """No sequence_length, so no predicted step: of 64,000 tokens a sample in a small model 6 N D is a fraction of the work."""
+    quote = preview(
+        model={"preset": "smollm2-135m"},
+        method={"objective": "sft"},
+        data={"samples": 1000, "prompt_tokens": 60_000, "target_tokens": 4_000},
+        hardware={"device": "h100-sxm-80gb", "device_count": 8},
+    )
+    assert quote["by"]["compute.training"]["expected"] > 3 * quote["by"]["compute.6nd"]["expected"]
+    training = quote["by"]["time.training"]
+    assert training["basis"] == "prior"
+    assert training["lower_bound"] <= training["low"] < training["expected"]
+
+
+@pytest.mark.parametrize("packing", ["none", "pad_to_max"])
+def test_samples_that_are_not_cut_take_their_own_time(preview: Preview, packing: str) -> None:
+    """sequence_length 512 cuts nothing without truncation: 4,096 tokens a sample take what they take at a length of 4,096."""
+
+    def quoted(length: int) -> dict[str, Any]:
+        data = {"samples": 1024, "prompt_tokens": 2048, "target_tokens": 2048, "packing": packing, "truncation": False}
+        return preview(**{**RUN, "data": data, "sequence_length": length}, hardware={"device": "h100-sxm-80gb", "device_count": 8})
+
+    short, long = quoted(512)["by"]["time.step"], quoted(4096)["by"]["time.step"]
+    assert short["expected"] == pytest.approx(long["expected"], rel=0.02)
+    assert short["lower_bound"] <= short["low"]

@@ -58,10 +58,10 @@ def length_of(run: Run) -> float | None:
 
 
 def shape_of(run: Run, full: float, workload: Workload | None) -> Shape:
-    """Sequences as the kernels see them; samples that are padded to less than the full length fill it in part."""
+    """Sequences as the kernels see them: samples padded to less than the full length fill it in part, uncut ones more than once."""
     decoder = float(run.decoder_sequence_length or full)
     sequences = float(run.method.sequences_per_element)
-    if workload is None or run.data.packing != "none" or run.data.histogram is None or workload.sequences is None or not workload.tensor:
+    if workload is None or run.data.packing == "packed" or run.data.histogram is None or workload.sequences is None or not workload.tensor:
         return Shape(full, decoder, sequences)
     positions: Number = 0.0
     squares: Number = 0.0
