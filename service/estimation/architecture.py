@@ -105,6 +105,15 @@ class Mlp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dropout:
+    """Values of one block that are dropped in training; each leaves a mask."""
+
+    hidden: int = 0  # of the hidden width
+    scores: bool = False  # attention scores
+    inner: bool = False  # what leaves the MLP's activation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """One block. Blocks of the same shape are the same object."""
 
@@ -118,6 +127,7 @@ class Layer:
     norms: int = 2  # how many normalisations of the hidden state
     parallel_residual: bool = False
     pre_norm: bool = True  # attention reads a normalised hidden state (False: norms come after each part)
+    dropout: Dropout | None = None
     closing: str | None = None  # the last matrix, where nothing saves its output: recomputation stops before it
 
     @property
@@ -144,6 +154,7 @@ class Architecture:
     max_positions: int | None = None
     image_positions: int | None = None  # tokens an image becomes (vision); None for text
     encoder_decoder: bool = False
+    embedding_dropouts: int = 0  # values of the hidden width that are dropped outside the blocks, of each stack
     multi_token_prediction_layers: int = 0  # extra blocks with a head, counted apart from `layers`
     declared_total: int | None = None  # a parameter count that the caller gave
     declared_active: int | None = None

@@ -89,11 +89,31 @@ def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, 
     kept = _norms(rules, family, hidden, layer, mode, trained) + _attention(rules, family, hidden, layer, mode, fused, trained)
     kept += feed_forward(rules, family, hidden, layer, mode, trained)
     kept += _adapters(layer, mode, trained)
-    if rules.dropout_mask_bytes:
-        kept += Kept(replicated=2 * rules.dropout_mask_bytes * hidden)
+    kept += _masks(rules, family, hidden, layer, mode, fused)
     if first:
         kept += _first(rules, family, hidden, layer, mode, fused, trained)
     return kept
+
+
+MASK = 1.0  # byte of a dropped element: torch's native_dropout keeps a boolean
+
+
+def _masks(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool) -> Kept:
+    """Masks of dropout, and the dropped copy where the value itself stays too. Fused attention keeps a random state alone."""
+    drop = layer.dropout
+    if drop is None:
+        return Kept()
+    split = scores = 0.0
+    if drop.inner:
+        rule = rules.activations.get(layer.mlp.activation, rules.activations[""])
+        stays = rule.keeps_output and not layer.mlp.gated
+        split = (MASK + (COMPUTE[mode] if stays else 0.0)) * layer.mlp.intermediate
+    if drop.scores and not fused and not rules.attention.scores_dropped:
+        kept = by_family(rules.attention.score_bytes, family, (0.0, 0.0, 0.0))
+        assert isinstance(kept, tuple)
+        per = MASK + (COMPUTE[mode] if kept[mode] == COMPUTE[mode] else 0.0)  # a softmax that is cast first keeps the dropped cast alone
+        scores = per * sum(a.query_heads for a in (layer.attention, layer.cross_attention) if a is not None)
+    return Kept(replicated=MASK * drop.hidden * hidden, split=split, scores=scores)
 
 
 def feed_forward(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:

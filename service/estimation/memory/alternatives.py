@@ -175,7 +175,7 @@ def _combined(
     result: list[Found] = []
     lowest = before
     if enough_same:
-        # What suffices can be dear (a full shard over slow links): layouts and devices are tried first as well, and then what they still need.
+        # What suffices can be dear (a full shard over slow links): layouts and devices come first as well, then what they still need.
         for group in (*LAYOUTS, "device"):
             one, _ = search.together([*of(group), *same], before) if of(group) and group not in alone else (None, before)
             result += [] if one is None else [one]

@@ -12,7 +12,7 @@ from .adapted import live
 from .experts import Inside
 from .experts import inside as inside_experts
 from .setting import Setting
-from .sizes import split, tokens_of
+from .sizes import add, split, tokens_of
 from .stages import Ranks
 
 
@@ -30,6 +30,7 @@ class Micro:
     experts: Inside | None  # of a block that has them
     scores: Number  # gradients of a block's scores, where they are stored
     entries: Number  # number of logits
+    embedding_masks: Number  # of dropout outside the blocks
     final: Number  # what the final norm and the head keep
     images: Number  # the batch's images, 32-bit
     cast_images: Number  # their copy in the width of the patch convolution
@@ -71,6 +72,9 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     # A 16-bit input is saved as it is, or beside its 32-bit copy (T5), or as that copy alone (RMS norms): which is no second input.
     saved = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer).input_copy[mode]
     shared = counted and setting.recomputes and (RESIDUAL[mode] == 4.0 or saved != 4.0)
+    masked: Number = 0.0
+    if setting.embedding_masks:
+        masked = split(add(tokens, tokens_of(setting, spread) if setting.cross else 0.0) * setting.embedding_masks, spread.sequence_split)
     return Micro(
         tokens=tokens,
         residual=residual,
@@ -84,6 +88,7 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         entries=(tokens if setting.head_per_token else spread.micro) * (setting.vocabulary / t),
         images=tokens * (4.0 * setting.pixels) if setting.pixels else 0.0,
         cast_images=tokens * (width * setting.pixels) if setting.pixels and width < 4.0 else 0.0,
+        embedding_masks=masked,
         final=tokens * split(_final(setting), spread.sequence_split),
     )
 

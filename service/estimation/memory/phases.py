@@ -137,6 +137,8 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         encoded = last * micro.encoded
         if setting.checkpointing == "full":
             kept_one = kept_one + encoded
+    if stage.first and setting.embedding_masks:
+        kept_one = kept_one + micro.embedding_masks
     if stack.keeps_stage_outputs:
         kept_one = kept_one + micro.residual * (1.0 - last)
     images: Number = 0.0  # cast for the patch convolution: kept for its weight's gradient, else until the forward pass is over

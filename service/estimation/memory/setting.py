@@ -17,7 +17,7 @@ from ..parameters import adapters_outside, trained
 from ..run import Method, PostTraining, Precision, Run, Software
 from ..stacks import STACKS
 from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
-from .activations import Adapter, Kept, score_bytes
+from .activations import MASK, Adapter, Kept, score_bytes
 from .kinds import Kind, kinds_of
 
 SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
@@ -60,6 +60,7 @@ class Setting:
     lingering_squares: float  # of them, what checkpointing leaves alive after the backward pass
     scores: float  # per token and key: gradients of the scores of one block, where they are stored
     input_gradient: bool  # the embedded input is a leaf that keeps its gradient (enable_input_require_grads)
+    embedding_masks: float  # bytes per token of what dropout keeps outside the blocks, of each stack
     pixels: float  # elements per position of the input image
     widest: float  # intermediate width
     largest: float  # weights of the largest matrix of a block
@@ -182,7 +183,8 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         first_squares=sum(kept.shared_squares for _, kept, _ in firsts),
         lingering_squares=sum(COMPUTE[mode] * kinds[0].layer.attention.query_heads for _, kept, _ in firsts if kept.shared_squares),
         scores=0.0 if run.attention != "eager" else max(_scores(rules, model.family, kind, mode) for kind in kinds),
-        input_gradient=run.method.lora is not None and run.method.lora.input_grads,
+        input_gradient=_input_grads(run),
+        embedding_masks=MASK * model.embedding_dropouts * model.hidden * (1.0 if method.embeddings or _input_grads(run) else 0.0),
         pixels=float(sum(m.inputs for m in model.outside if m.reads == "pixels")),
         widest=max(kind.intermediate for kind in kinds),
         largest=max(kind.largest for kind in kinds),
@@ -214,7 +216,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         total=total,
         reward=float(run.post_training.reward_parameter_count or 0) if run.method.objective in SAMPLED else 0.0,
         value_share=_value_share(run, total),
-        notes=_notes(run, stack),
+        notes=(*_notes(run, stack), *_dropped(model, run)),
     )
 
 
@@ -231,6 +233,10 @@ def _value_share(run: Essence, total: float) -> float:
         return 0.0
     count = run.post_training.reward_parameter_count
     return 1.0 if count is None else count / total
+
+
+def _input_grads(run: Essence) -> bool:
+    return run.method.lora is not None and run.method.lora.input_grads
 
 
 def _scores(rules: BlockRule, family: str, kind: Kind, mode: Mode) -> float:
@@ -317,6 +323,12 @@ def _notes(run: Essence, stack: Stack) -> tuple[str, ...]:
     if run.method.objective == "reward_model":
         notes.append("a scalar head: one output a token instead of the vocabulary")
     return tuple(notes)
+
+
+def _dropped(model: Architecture, run: Essence) -> tuple[str, ...]:
+    if not model.embedding_dropouts and all(layer.dropout is None for layer in model.layers):
+        return ()
+    return ("the masks of the config's dropout are kept: a byte an element" + ("" if run.attention == "eager" else ", none of the scores"),)
 
 
 def _sampled_notes(run: Essence) -> list[str]:

@@ -41,7 +41,11 @@ BLOCKS = BlockRule(
     },
     attention=AttentionRule(
         repeats_key_values=(False, False, True),
-        score_bytes={"": (6, 6, 4), "gpt2": (2, 6, 4), "t5": (2, 6, 4)},
+        # BERT's, too, softmaxes in the scores' own width.
+        score_bytes={
+            "": (6, 6, 4),
+            **dict.fromkeys(("gpt2", "t5", "bert", "roberta", "xlm-roberta", "camembert"), (2, 6, 4)),
+        },
         second_output=(True, True, False),
     ),
     product_copies={"t5": (0, 2, 0)},

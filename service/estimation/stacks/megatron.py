@@ -34,9 +34,9 @@ BLOCKS = BlockRule(
         "layer": NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    attention=AttentionRule(repeats_key_values=(False, False, False), score_bytes={"": (5, 5, 9)}),  # softmax, its dropout and mask
+    # The softmax, its mask and its dropped copy.
+    attention=AttentionRule(repeats_key_values=(False, False, False), score_bytes={"": (5, 5, 9)}, scores_dropped=True),
     gate_output_kept=False,
-    dropout_mask_bytes=0.0,
 )
 
 _LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(6, 6, 4))

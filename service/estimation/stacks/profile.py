@@ -49,6 +49,7 @@ class AttentionRule:
     score_bytes: Mapping[str, Widths]  # per score of the eager path, by family; "" is the default
     softcap_bytes: Widths = (2, 2, 4)
     relative_bias_families: tuple[str, ...] = ("t5", "mt5", "umt5", "longt5")
+    scores_dropped: bool = False  # score_bytes has the mask and the dropped copy in it
     second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
 
 
@@ -63,7 +64,6 @@ class BlockRule:
     product_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: a cast copy for the down projection
     router_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: 32-bit copy of the hidden state for the router
     routing_widths: Mapping[str, Widths] = field(default_factory=dict)  # of routing weights, by family; empty: unknown
-    dropout_mask_bytes: float = 0.0  # per element of the hidden state, twice a layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

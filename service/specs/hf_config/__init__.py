@@ -10,6 +10,7 @@ from typing import Any
 from service.estimation.architecture import Architecture
 
 from . import encoders, gpt_like, latent, llama_like, mixtures, remote_code
+from .dropout import with_dropout
 from .fields import ConfigError, Fields, UnknownModelType
 from .unlike import UNLIKE
 
@@ -81,7 +82,8 @@ def _read(config: dict[str, Any], pointer: str, *, nested: bool) -> Architecture
         return _read_nest(config, name, pointer)
     known = SAME_AS.get(name, name)
     if known in READERS:
-        model = _partly_rotated(READERS[known](Fields(config, known, pointer)), config, known)
+        fields = Fields(config, known, pointer)
+        model = with_dropout(_partly_rotated(READERS[known](fields), config, known), fields)
         return model if known == name else replace(model, family=name)
     if name in NESTS:
         raise ConfigError(f"{pointer}/text_config", "is required: this model type keeps its language model's shape there")
