@@ -100,14 +100,17 @@ class Sharded:
 def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: States) -> Sharded:
     rule, result, stage = setting.stack.sharding, Sharded(), run.layout.sharding
     several = indicator(spread.shard > 1)
+    held = offloaded(run, setting)
+    moved = 1.0 if "parameters" in held else several  # one rank alone gathers nothing, but what the host holds comes by blocks
+    left = 1.0 if "gradients" in held else several  # and goes there by blocks
     if stage in ("zero3", "hybrid"):
-        width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several
+        width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * moved
         result.gathered = (minimum(rule.gathered_blocks, own.blocks) * own.block + rule.gathered_outside * own.embedding) * width
         result.at_loss = (minimum(rule.loss_blocks, own.blocks) * own.block + rule.loss_outside * own.embedding) * width
     if stage == "zero2" and rule.stage_two_keeps_gathered:
         result.gathered = result.at_loss = own.weights * (min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several)
-    if stage in ("zero2", "zero3", "hybrid"):
-        result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[setting.mode] * several)
+    if stage in ("zero2", "zero3", "hybrid") or "gradients" in held:
+        result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[setting.mode] * left)
     if stage == "none" and rule.replicated_gradient_copies:
         result.buckets = states.gradients * (rule.replicated_gradient_copies * several)
     elif rule.bucket_elements:

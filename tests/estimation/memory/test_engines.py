@@ -124,3 +124,13 @@ def test_a_fused_loss_of_megatron_keeps_the_logits_whole() -> None:
     entries = 8 * 4096 * 128_256
     assert plain == pytest.approx(10 * entries, rel=1e-3)
     assert fused == pytest.approx(6 * entries, rel=1e-3)
+
+
+def test_parameters_in_host_memory_come_to_one_device_block_by_block() -> None:
+    """Two blocks, token table and head in 16 bits at least, though a single rank has nobody to gather from."""
+    spec = merged(
+        SHARDED, {"software": {"stack": "deepspeed", "cpu_offload": ["optimizer", "parameters"]}, "hardware": {"device_count": 1}}
+    )
+    found = values(spec)
+    assert found["memory.weights"] == 0.0
+    assert found["memory.transient"] >= 2.0 * (2 * 218_112_000 + 2 * 128_256 * 4096)
