@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .numeric import Number, maximum, sqrt
+from .numeric import Number, is_array, maximum, sqrt
 
 PRIOR_COVERAGE = 0.8  # every prior of the core states its bounds at this coverage
 
@@ -31,14 +31,17 @@ def exactly(value: Number) -> Spread:
     return Spread(value, value, value)
 
 
-def prior(expected: float, low: float, high: float, coverage: float) -> Spread:
+def prior(expected: Number, low: Number, high: Number, coverage: float) -> Spread:
     """A prior stated at 80 % coverage, its bounds moved to another coverage as those of a log-normal distribution.
 
-    A lower bound of zero stays zero where the interval gets wider, and rises in proportion where it gets narrower.
+    A lower bound of zero stays zero where the interval gets wider, and rises in proportion where it gets narrower. Of arrays, which
+    are positive, the bounds may differ from those of their single values in the last place (powers, see ``numeric``).
     """
     if coverage == PRIOR_COVERAGE:
         return Spread(expected, low, high)
     wider = _quantile_ratio(coverage)
+    if is_array(expected):
+        return Spread(expected, expected * (low / expected) ** wider, expected * (high / expected) ** wider)
     if expected <= 0:
         return Spread(expected, max(expected - (expected - low) * wider, 0.0), expected + (high - expected) * wider)
     below = expected * (low / expected) ** wider if low > 0 else max(expected * (1 - wider), 0.0)

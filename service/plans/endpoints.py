@@ -176,7 +176,7 @@ def _why_none(closest: Mapping[str, float]) -> str:
         told.append(f"the cheapest that fits and is in time takes {closest['over_budget']:,.0f} device-hours")
     if "does_not_fit" in closest and not told:
         told.append(f"the smallest needs {closest['does_not_fit'] / 2**30:,.1f} GiB a device")
-    return "no layout is within the limits: " + ("; ".join(told) if told else "none of them is legal, see rejected")
+    return "no layout is within the limits: " + ("; ".join(told) if told else "rejected says why")
 
 
 def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> list[Note]:

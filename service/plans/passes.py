@@ -27,6 +27,7 @@ class Pass:
     spec: dict[str, Any]  # as received, the choices set
     run: Run  # the axes at their defaults
     corrections: Corrections
+    group_follows: bool = False  # hybrid shards span what the layout leaves of a node: nobody said how many ranks
 
 
 @dataclass(slots=True)
@@ -66,7 +67,10 @@ def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsF
             raise invalid(missing, f"a search predicts step times: {reason}")
         data = condensed(run.data)
         prepared.condensed |= data is not run.data
-        prepared.passes.append(Pass(chosen, replace(run, data=data), corrections_for(base, run)))
+        parallelism = chosen.get("parallelism")
+        grouped = isinstance(parallelism, Mapping) and parallelism.get("shard_group_size") is not None
+        follows = run.layout.sharding == "hybrid" and not grouped
+        prepared.passes.append(Pass(chosen, replace(run, data=data), corrections_for(base, run), follows))
     return prepared
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from service.estimation import job, memory, parameters, step_time, storage, tokens
 from service.estimation.correction import Corrections
+from service.estimation.numeric import minimum
 from service.estimation.parameters import Parameters
 from service.estimation.run import Batch, Layout, Run
 from service.estimation.spread import exactly
@@ -91,7 +92,7 @@ def search(passes: Sequence[Pass], space: Space, held: int | None, limits: Limit
     result = Found(candidates=_none(space))
     kept: list[Candidates] = []
     for number, each in enumerate(passes):
-        for columns in _legal(each.run, space, held, result, clock, until):
+        for columns in _legal(each, space, held, result, clock, until):
             found = _priced(each, number, columns, held, limits, result)
             if len(found):
                 kept.append(found)
@@ -101,9 +102,9 @@ def search(passes: Sequence[Pass], space: Space, held: int | None, limits: Limit
     return result
 
 
-def _legal(run: Run, space: Space, held: int | None, result: Found, clock: Clock, until: float) -> Iterator[dict[str, Values]]:
+def _legal(each: Pass, space: Space, held: int | None, result: Found, clock: Clock, until: float) -> Iterator[dict[str, Values]]:
     """The legal layouts of a pass, gathered into pieces that are worth pricing."""
-    assert run.hardware is not None
+    assert each.run.hardware is not None
     pending: list[dict[str, Values]] = []
     rows_pending = 0
     for chunk in space.chunks(RULED):
@@ -113,7 +114,7 @@ def _legal(run: Run, space: Space, held: int | None, result: Found, clock: Clock
         rows = len(next(iter(chunk.values()))) if chunk else 1
         result.searched += rows
         alive = np.ones(rows, dtype=bool)
-        for name, broken in legal.faults(_laid_out(run, chunk, held, rows), run.hardware.device_count):
+        for name, broken in legal.faults(_laid_out(each, chunk, held), each.run.hardware.device_count):
             fallen = alive & broken
             result.rejected[name] += int(fallen.sum())
             alive &= ~fallen
@@ -141,7 +142,7 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
     assert run.hardware is not None
     rows = len(next(iter(columns.values()))) if columns else 1
     limit = float(run.hardware.device.memory_bytes)
-    peaks = memory.process_peaks(_laid_out(run, columns, held, rows), corrections)
+    peaks = memory.process_peaks(_laid_out(each, columns, held), corrections)
     if peaks is None:
         raise Invalid("The memory of the run cannot be estimated: its shape or sequence_length is not known")
     ones = np.ones(rows)
@@ -156,7 +157,7 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
     process, certain = process[fits], (peaks.high * ones)[fits] <= limit
     if not len(process):
         return _empty(columns)
-    laid = _laid_out(run, columns, held, len(process))
+    laid = _laid_out(each, columns, held)
     counts = parameters.count(run)
     work = tokens.workload(laid)
     predicted = step_time.predict(laid, counts, work)
@@ -173,6 +174,9 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
         headroom_bytes=limit - process,
         certain=certain,
     )
+    endless = ~np.isfinite(found.wall_clock_seconds)
+    rejected["interrupted_faster_than_it_recovers"] += int(endless.sum())
+    found = found.take(~endless)
     budget = None if limits.budget_device_hours is None else limits.budget_device_hours * 3600.0 / run.hardware.device_count
     for name, seconds in (("over_deadline", limits.deadline_seconds), ("over_budget", budget)):
         if seconds is not None:
@@ -200,8 +204,9 @@ def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, co
     return training.expected, wall
 
 
-def _laid_out(run: Run, columns: Mapping[str, Values], held: int | None, rows: int) -> Run:
+def _laid_out(each: Pass, columns: Mapping[str, Values], held: int | None) -> Run:
     """The run with its layout and batch as arrays; what is not free stays a number."""
+    run = each.run
     assert run.hardware is not None
     layout, batch = run.layout, run.batch
     sizes: dict[str, Any] = {name: columns.get(f"parallelism.{name}", float(getattr(layout, name))) for name in _PARALLELISM}
@@ -220,7 +225,7 @@ def _laid_out(run: Run, columns: Mapping[str, Values], held: int | None, rows: i
             data=data,
             sequence_parallel=layout.sequence_parallel,
             sharding=layout.sharding,
-            shard_group_size=layout.shard_group_size,
+            shard_group_size=minimum(data, float(run.hardware.devices_per_node)) if each.group_follows else layout.shard_group_size,
         ),
         batch=Batch(micro_batch_size=micro, gradient_accumulation_steps=steps, global_batch_size=whole),
     )

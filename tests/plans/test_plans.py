@@ -96,18 +96,45 @@ SMALL_FREE: dict[str, list[Any]] = {
 }
 
 
+def assert_quoted_alike(spec: dict[str, Any], free: dict[str, list[Any]]) -> None:
+    """Every fifth candidate has the figures of its quote to the last bit, and is certain to fit where the quote says so."""
+    wanted = space.read(free)
+    prepared = prepare(spec, wanted, lambda _, __: {})
+    held = prepared.held_global_batch_size
+    found = search.search(prepared.passes, wanted, held, Limits(), clock=time.monotonic, until=time.monotonic() + 60).candidates
+    assert len(found) > 5
+    for row in range(0, len(found), 5):
+        quote = quoting.build(posted(prepared, wanted, 0, {name: int(column[row]) for name, column in found.axes.items()}))
+        assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
+        assert found.certain[row] == (quote["summary"]["fits"] is True)
+
+
 @pytest.mark.parametrize("packing", ["none", "packed", "pad_to_max"])
 @pytest.mark.parametrize("objective", ["sft", "dpo"])
 def test_samples_of_many_lengths_are_searched_with_the_figures_of_their_quotes(packing: str, objective: str) -> None:
     """Padding depends on the micro-batch, which is an array here."""
-    spec = {**SMALL, "method": {"objective": objective}, "data": {**SAMPLES, "packing": packing}}
-    wanted = space.read(SMALL_FREE)
-    prepared = prepare(spec, wanted, lambda _, __: {})
-    found = search.search(prepared.passes, wanted, None, Limits(), clock=time.monotonic, until=time.monotonic() + 60).candidates
-    assert len(found) > 10
-    for row in range(0, len(found), 5):
-        quote = quoting.build(posted(prepared, wanted, 0, {name: int(column[row]) for name, column in found.axes.items()}))
-        assert figures(quote) == (found.device_hours[row], found.wall_clock_seconds[row], found.process_bytes[row])
+    assert_quoted_alike({**SMALL, "method": {"objective": objective}, "data": {**SAMPLES, "packing": packing}}, SMALL_FREE)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.95])
+def test_other_coverages_are_searched(coverage: float) -> None:
+    """Whether a layout is certain to fit hangs on it."""
+    assert_quoted_alike({**SMALL, "interval_coverage": coverage}, SMALL_FREE)
+
+
+@pytest.mark.parametrize("parallelism", [{"sharding": "hybrid"}, {"sharding": "hybrid", "shard_group_size": 2}])
+def test_hybrid_shards_follow_the_layout_unless_they_are_given(parallelism: dict[str, Any]) -> None:
+    """Left out, they span what tensor and context parallelism leave of a node, in a quote as in a search."""
+    assert_quoted_alike({**SMALL, "parallelism": parallelism}, SMALL_FREE)
+
+
+def test_a_job_that_never_ends_is_no_plan(client: TestClient) -> None:
+    """Ten interruptions a second: no layout recovers, and each is counted."""
+    reserves = {"interruptions_per_device_hour": 36_000}
+    answer = client.post("/v1/plans", json={"spec": {**SMALL, "reserves": reserves}, "free": SMALL_FREE}).json()
+    assert not answer["plans"] and not answer["pareto"]
+    assert answer["rejected"]["interrupted_faster_than_it_recovers"] > 0
+    assert sum(answer["rejected"].values()) == answer["searched"]
 
 
 def test_a_thousand_lengths_are_binned_and_said(client: TestClient) -> None:
