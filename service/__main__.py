@@ -165,7 +165,7 @@ def _listen(settings: Settings) -> int:
                 announce(self.servers[0].sockets[0])
 
     config = uvicorn.Config(
-        "service.app:create_app",
+        "service.app:served",
         factory=True,
         host=settings.host,
         port=settings.port,

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
     func,
     select,
 )
@@ -106,10 +107,18 @@ def add(connection: Connection, values: Mapping[str, Any]) -> Stored:
     return _stored(connection.execute(select(calibrations).where(calibrations.c.id == values["id"])).one())
 
 
+# Asked for every quote: building the statement anew takes as long as running it.
+_NEWEST = (
+    select(calibrations.c.id, calibrations.c.number)
+    .where(calibrations.c.team_id == bindparam("team_id"))
+    .order_by(calibrations.c.number.desc())
+    .limit(1)
+)
+
+
 def newest_id(connection: Connection, team_id: str) -> tuple[str, str] | None:
     """Id and version of the team's latest calibration."""
-    query = select(calibrations.c.id, calibrations.c.number).where(calibrations.c.team_id == team_id)
-    row = connection.execute(query.order_by(calibrations.c.number.desc()).limit(1)).one_or_none()
+    row = connection.execute(_NEWEST, {"team_id": team_id}).one_or_none()
     return None if row is None else (row.id, f"v{row.number}")
 
 

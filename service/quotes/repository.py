@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 
 from service.kit import documents, paging
-from service.kit.database import UtcDateTime, id_column, insert, metadata, team_column
+from service.kit.database import UtcDateTime, id_column, insert, insert_plain, metadata, team_column
 from service.kit.identifiers import is_identifier
 
 quotes = Table(
@@ -188,9 +188,11 @@ def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
         ]
         if quote.supersedes_id is not None:
             events.append((quote.supersedes_id, quote.created_at))
-    for table, values in ((quotes, rows), (quote_labels, labels), (quote_items, items)):
+    for table, values in ((quotes, rows), (quote_labels, labels)):
         if values:
             connection.execute(table.insert(), values)
+    if items:
+        insert_plain(connection, quote_items, items)
     for quote_id, moment in events:
         record_event(connection, quote_id, "superseded", moment)
 
