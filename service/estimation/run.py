@@ -138,6 +138,7 @@ class Layout:
     expert: Number = 1
     data: Number = 1
     virtual_pipeline: Number = 1
+    expert_imbalance: float = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks
     sequence_parallel: bool = False
     sharding: Sharding = "none"
     shard_group_size: Number | None = None  # ranks a hybrid shard spans

@@ -12,7 +12,7 @@ from service.estimation.architecture import Architecture
 from service.estimation.items import Warning
 from service.kit.documents import nearest
 
-from . import counted, idle, layouts, resolve_job
+from . import counted, idle, layouts, memory_fields, resolve_job
 from . import precision as widths
 from .errors import spec_error
 from .resolve_data import resolve_data
@@ -89,7 +89,7 @@ def resolve(spec: RunSpec) -> Resolved:
         optimizer=optimizer,
         activation_checkpointing=checkpointing,
         attention=attention,
-        software=software,
+        software=memory_fields.effective(software, layout),
         layout=layout,
         hardware=None if hardware is None else hardware[0],
         efficiency=resolve_job.efficiency(spec, top, provenance),
@@ -107,7 +107,12 @@ def resolve(spec: RunSpec) -> Resolved:
     except parameters.UnknownTarget as error:
         where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
         raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
-    return Resolved(run=run, spec=top.out, provenance=provenance, warnings=(*warnings, *idle.warnings(spec, run), *layouts.warnings(run)))
+    return Resolved(
+        run=run,
+        spec=top.out,
+        provenance=provenance,
+        warnings=(*warnings, *idle.warnings(spec, run), *layouts.warnings(run), *memory_fields.warnings(spec, run)),
+    )
 
 
 def _no_effect(pointer: str, because: str) -> Warning:
@@ -267,6 +272,7 @@ def _layout(
     pipeline: int = section.take("pipeline", 1)
     context: int = section.take("context", 1)
     expert: int = section.take("expert", 1)
+    imbalance: float = section.take("expert_imbalance", r.Layout().expert_imbalance)
     model_parallel = tensor * pipeline * context
     devices = model_parallel if hardware is None else hardware[0].device_count
     if devices % model_parallel:
@@ -300,6 +306,7 @@ def _layout(
         expert=expert,
         data=data,
         virtual_pipeline=virtual,
+        expert_imbalance=imbalance,
         sequence_parallel=sequence_parallel,
         sharding=sharding,
         shard_group_size=group,

@@ -14,6 +14,7 @@ from .fields import (
     Coverage,
     Devices,
     Flag,
+    Imbalance,
     Layers,
     Name,
     Part,
@@ -204,6 +205,8 @@ class ParallelismSpec(Part):
     """Ranks that share each sequence."""
     expert: Devices | None = None
     """Ranks that share the experts of a layer."""
+    expert_imbalance: Imbalance | None = None
+    """Tokens of the fullest expert rank over the mean, where experts are shared: 1.2 where it is left out. Decides memory alone."""
     sequence_parallel: Flag | None = None
     """Whether tensor ranks share the sequence outside the matrices."""
     virtual_pipeline: Layers | None = None

@@ -19,7 +19,7 @@ from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
 from .offload import host_bytes, offloaded
 from .phases import ACTIVE, Phase
-from .setting import EXPERT_IMBALANCE, Setting, setting
+from .setting import Setting, setting
 from .stages import ranks
 
 ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
@@ -194,7 +194,7 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
 def _notes(run: Run, known: Setting, peak: Phase) -> tuple[str, ...]:
     notes = [f"live at the peak: {peak.name} on pipeline stage {int(peak.stage)}", *known.notes]
     if run.layout.expert > 1:
-        notes.append(f"the fullest expert rank gets {EXPERT_IMBALANCE:g} times the mean of the tokens")
+        notes.append(f"the fullest expert rank gets {run.layout.expert_imbalance:g} times the mean of the tokens")
     return tuple(notes)
 
 
@@ -226,7 +226,7 @@ def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
             value = sizes.block_bytes(known, kind.kept, spread, kind.decoder)
         for index in kind.indices:
             values[index] = float(value)
-    if run.activation_checkpointing == "none":
+    if not known.recomputes:
         for index, extra, decoder in known.first_blocks:
             values[index] += float(sizes.block_bytes(known, extra, spread, decoder))
     return [round(value) for value in values]

@@ -126,10 +126,10 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
 
     # What the blocks keep of one micro-batch, and of all in flight.
     kept_one: Number = own.kept
-    if stage.first and setting.checkpointing == "none":
+    if stage.first and not setting.recomputes:
         for _, extra, decoder in setting.first_blocks:
             kept_one = kept_one + block_bytes(setting, extra, spread, decoder)
-    elif stage.first and setting.checkpointing == "full":
+    elif stage.first:
         local = setting.length / spread.context
         if setting.first_positions:
             kept_one = kept_one + setting.first_positions * local

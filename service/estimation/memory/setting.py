@@ -22,7 +22,6 @@ from .kinds import Kind, kinds_of
 
 SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
 REFERENCED = frozenset({"dpo"}) | SAMPLED  # under adapters the base itself is the reference
-EXPERT_IMBALANCE = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..numeric import Number, ceil, floor, indicator, maximum, minimum, where
 from ..run import Run
-from .setting import EXPERT_IMBALANCE, Setting
+from .setting import Setting
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def ranks(run: Run, sequences: int = 1) -> Ranks:
         context=context,
         sequence_split=tensor if layout.sequence_parallel else 1.0,
         expert_split=expert_split,
-        imbalance=where(expert > 1, EXPERT_IMBALANCE, 1.0) if spread_experts else 1.0,
+        imbalance=where(expert > 1, layout.expert_imbalance, 1.0) if spread_experts else 1.0,
         replicas=replicas,
         shard=shard,
         weights_over=shard if whole else 1.0,

@@ -92,4 +92,4 @@ def test_parameters_stay_where_nothing_shards_them() -> None:
     base = {"software": {"stack": "fsdp_native", "cpu_offload": "parameters"}, "parallelism": {"sharding": "none"}}
     found = quote(base)
     assert values(found)["memory.weights"] == pytest.approx(4 * N)
-    assert values(found)["host_memory.offload"] == 0
+    assert "host_memory.offload" not in values(found)
