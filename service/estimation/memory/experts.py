@@ -22,8 +22,8 @@ class Inside:
     """Bytes of one micro-batch on one rank, beside what the block keeps."""
 
     forward: Number
-    combined: Number  # backward: gradients of the weighted outputs, of the outputs and of the routing weights
-    down: Number  # backward, the down projection's gradient formed: that of a sum W + BA, of the product, of the residual
+    working: Number  # backward: gradients of weighted outputs, outputs and routing weights, or those of gate, up and their product
+    down: Number  # backward, the down projection's gradient formed: that of a sum W + BA and of the product, or these of gate and up
     up: Number  # backward, all weight gradients formed, the insides freed: gradients of gate and up, sorted inputs and theirs
     trained_down: Number | None  # weights of the down projection whose gradient stands then; None where no expert gets a gradient
 
@@ -38,6 +38,7 @@ def inside(setting: Setting, spread: Ranks) -> Inside | None:
     r, w, h, mlp = float(found[setting.mode]), COMPUTE[setting.mode], setting.hidden, kind.layer.mlp
     tokens = tokens_of(setting, spread, kind.decoder)
     rows = tokens * (mlp.experts_per_token * spread.imbalance)
+    normalised = split(tokens * (w * h), spread.sequence_split)
     halves = (2.0 if mlp.gated else 1.0) * mlp.intermediate
     residual = split(tokens * (RESIDUAL[setting.mode] * h), spread.sequence_split)
     stack: Number = kind.expert_gradient / spread.expert_split
@@ -46,15 +47,24 @@ def inside(setting: Setting, spread: Ranks) -> Inside | None:
     forward = rows * (2.0 * r * h) + residual
     if setting.checkpointing == "full":  # nothing is kept: also sorted inputs, outputs, the normalised input and W + BA
         gated = rows * (w * (2.0 * halves + h)) + residual - summed  # earlier: gate, up, the activation, their product
-        forward = maximum(forward + rows * (2.0 * w * h), gated) + split(tokens * (w * h), spread.sequence_split)
+        forward = maximum(forward + rows * (2.0 * w * h), gated) + normalised
         if kind.expert_gradient:
             forward = forward + kind.kept.fixed_experts / spread.expert_split + kind.adapter_casts
     else:  # the model's forward holds the embedded input to its end, and the last block's until that is done
         forward = forward + 2.0 * residual
+        if not kind.expert_gradient:  # frozen experts keep no inputs, but their function still holds them
+            forward = forward + rows * (w * h) + normalised
+    # Gradients of gate, up and their product, when the outputs are freed, and the product if it was kept for the weights.
+    product = float(mlp.intermediate)
+    opened = rows * (w * (halves + product - h))
+    kept_product = rows * (w * product) if kind.expert_gradient else 0.0
+    combined = rows * (3.0 * r * h) + residual
+    if setting.checkpointing == "full" and not kind.expert_gradient:  # the recomputation is there when the gradients are
+        combined = combined + residual + normalised
     return Inside(
         forward=forward,
-        combined=rows * (3.0 * r * h) + residual,
-        down=rows * (w * mlp.intermediate) + residual + summed,
+        working=maximum(combined, opened - kept_product + residual),
+        down=maximum(rows * (w * product) + summed, opened - kept_product) + residual,
         up=rows * (w * (halves + 2.0 * h)) + residual,
         trained_down=None if not kind.expert_gradient else stack if kind.trained_experts else 0.0,
     )

@@ -58,7 +58,7 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     inside: Number = 0.0
     experts = inside_experts(setting, spread)
     if experts is not None:
-        working, inside = maximum(working, experts.combined), experts.forward
+        working, inside = maximum(working, experts.working), experts.forward
     elif setting.checkpointing == "full":
         factors = 3.0 if gated else 2.0  # of the product: both, and the product itself
         inside = tokens * (factors * width * setting.widest / t)

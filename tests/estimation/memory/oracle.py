@@ -13,13 +13,34 @@ from service.specs.load import run_of
 CASES = Path(__file__).parents[2] / "cases"
 CONFIGS = {name: entry["full"] for name, entry in json.loads((CASES / "oracle_configs.json").read_text("utf-8")).items()}
 RECIPES = {"bf16": "bf16_pure", "bf16_autocast": "bf16_mixed", "fp32": "fp32"}
+SAME = (
+    "model",
+    "b",
+    "s",
+    "mode",
+    "attn",
+    "depth",
+    "vocab_size",
+    "train",
+    "targets",
+    "gckpt",
+    "opt",
+    "steps",
+    "keep_outputs",
+    "input_grads",
+)
 DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
 
 
-def rows(kind: str) -> list[dict[str, Any]]:
-    """The rows of one kind."""
-    lines = (CASES / "oracle.jsonl").read_text("utf-8").splitlines()
-    return [row for line in lines if (row := json.loads(line))["kind"] == kind]
+def rows(kind: str, files: tuple[str, ...] = ("oracle.jsonl", "oracle_step.jsonl")) -> list[dict[str, Any]]:
+    """The rows of one kind; a row that was measured again (tests/benchmarks/oracle_step.py) stands for the first measurement."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for file in files:
+        for line in (CASES / file).read_text("utf-8").splitlines():
+            row = json.loads(line)
+            if row["kind"] == kind:
+                found[tuple(str(row.get(key)) for key in SAME)] = row
+    return list(found.values())
 
 
 def run(row: dict[str, Any]) -> Run:
@@ -29,9 +50,14 @@ def run(row: dict[str, Any]) -> Run:
         config.update({name: row["depth"] for name in DEPTHS if name in config})
         if config.get("layer_types"):
             config["layer_types"] = config["layer_types"][: row["depth"]]
+    if row.get("vocab_size"):
+        config["vocab_size"] = row["vocab_size"]
     method: dict[str, Any] = {"kind": "full"}
     if row["train"] == "lora":
-        method = {"kind": "lora", "lora": {"rank": 16, "target_modules": "all-linear", "input_grads": bool(row.get("input_grads"))}}
+        method = {
+            "kind": "lora",
+            "lora": {"rank": 16, "target_modules": row.get("targets") or "all-linear", "input_grads": bool(row.get("input_grads"))},
+        }
     return run_of(
         {
             "model": {"hf_config": config},
@@ -52,5 +78,5 @@ def run(row: dict[str, Any]) -> Run:
 
 def name(row: dict[str, Any]) -> str:
     """What tells a row from others."""
-    keys = ("model", "b", "s", "mode", "attn", "depth", "train", "gckpt", "opt", "steps")
+    keys = ("model", "b", "s", "mode", "attn", "depth", "vocab_size", "train", "targets", "gckpt", "opt", "steps")
     return " ".join(str(row[key]) for key in keys if row.get(key) is not None)

@@ -16,7 +16,6 @@ PEAKS = {"forward": "peak_forward", "backward": "peak_backward", "optimizer_step
 # Moments that the closed forms do not have. Each is named, and bounded from the other side below.
 GAPS = {
     "t5-base": "gradients of recomputed position biases",
-    "llama-2-7b": "above the token table's moment: a moment not yet found",
 }
 
 
@@ -36,12 +35,22 @@ def test_phase_peaks_equal_pytorchs_tracker() -> None:
     off = [(oracle.name(row), phase, found / true - 1) for row, phase, found, true in measured() if abs(found / true - 1) > TOLERANCE]
     unexplained = [entry for entry in off if entry[0].split()[0] not in GAPS]
     assert not unexplained
-    assert len(off) <= 7, "more of the known gaps than were known"
+    assert len(off) <= 4, "more of the known gaps than were known"
 
 
 def test_models_with_gaps_are_still_within_a_quarter() -> None:
     assert all(found / true > 0.75 for _, _, found, true in measured())
     assert all(found / true < 1.0 + TOLERANCE for _, _, found, true in measured())
+
+
+def test_rows_measured_again_differ_in_the_kernel_of_silus_gradient_alone() -> None:
+    """The CPU build has no CUDA kernel for it and makes a tensor for every step of it, a GPU one (tests/benchmarks/oracle_step.py)."""
+    first, again = (oracle.rows("step", files=(file,)) for file in ("oracle.jsonl", "oracle_step.jsonl"))
+    pairs = [(before, after) for before in first for after in again if oracle.name(before) == oracle.name(after)]
+    assert len(pairs) == 3
+    for before, after in pairs:
+        assert all(after[key] == before[key] for key in ("param_bytes", "grad_bytes", "optim_bytes", "peak_forward", "peak_optimizer"))
+        assert after["peak_backward"] < before["peak_backward"]
 
 
 @pytest.mark.parametrize(("implementation", "copies"), [("foreach", 5), ("fused", 4)])
