@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
@@ -30,6 +31,7 @@ from .settings import Settings
 log = logging.getLogger(__name__)
 
 OBJECTS_BETWEEN_COLLECTIONS = 10_000
+SWEEP_SECONDS = 3600.0
 
 DESCRIPTION = """\
 Quotes the budget of a model-training run (FLOPs, device-hours, wall clock, peak memory, storage, reserves), item by item, each
@@ -56,6 +58,21 @@ class Health(BaseModel):
     status: str = Field(description="`ok`, or why it is not.", examples=["ok"])
 
 
+async def _sweep(database: Database) -> None:
+    """Remove what is kept for a day alone."""
+    try:
+        await run_in_threadpool(idempotency.forget_expired, database)
+    except Exception as error:
+        log.warning("old idempotency keys were not removed: %s", type(error).__name__)
+
+
+async def _sweep_on(database: Database) -> None:
+    """Again and again: a service runs for months."""
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        await _sweep(database)
+
+
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings (from the environment where none are given)."""
     settings = settings or Settings()
@@ -65,11 +82,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # A request holds one connection at a time, so as many requests are worked on as there are connections.
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.database_connections
-        try:
-            await run_in_threadpool(idempotency.forget_expired, database)
-        except Exception as error:
-            log.warning("old idempotency keys were not removed: %s", type(error).__name__)
+        await _sweep(database)
+        sweeping = asyncio.create_task(_sweep_on(database))
         yield
+        sweeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await sweeping
         app.state.searches.close()
         database.close()
 

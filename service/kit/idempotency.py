@@ -161,7 +161,7 @@ def _reserve(database: Database, team_id: str, path: str, key: str, mark: str, h
 
 
 def forget_expired(database: Database) -> int:
-    """Remove the keys that are older than they are kept; run when the service starts."""
+    """Remove the keys that are older than they are kept; how many there were."""
     with database.write() as work:
         gone = work.connection.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < datetime.now(UTC) - KEPT))
         work.commit()

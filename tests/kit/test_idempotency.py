@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,12 @@ import pytest
 from sqlalchemy import func, select, update
 from starlette.testclient import TestClient
 
+from service import app as application
 from service.kit import idempotency
 from service.kit.database import Database
 from service.kit.idempotency import idempotency_keys
 from service.quotes import examples, issuing, repository
+from service.settings import Settings
 
 KEY = {"Idempotency-Key": "9b6f0f3e"}
 
@@ -135,6 +138,24 @@ def test_old_keys_are_removed(client: TestClient, database: Database) -> None:
         work.connection.execute(update(idempotency_keys).values(created_at=datetime.now(UTC) - timedelta(hours=25)))
         work.commit()
     assert idempotency.forget_expired(database) == 1
+
+
+def test_they_are_removed_while_the_service_runs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of batches are large: a service that runs for months would keep them all."""
+    monkeypatch.setattr(application, "SWEEP_SECONDS", 0.05)
+    app = application.create_app(settings)
+    with TestClient(app) as client:
+        client.post("/v1/quotes", json=examples.SPEC, headers=KEY)
+        with app.state.database.write() as work:
+            work.connection.execute(update(idempotency_keys).values(created_at=datetime.now(UTC) - timedelta(hours=25)))
+            work.commit()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with app.state.database.read() as connection:
+                if connection.execute(select(func.count()).select_from(idempotency_keys)).scalar_one() == 0:
+                    return
+            time.sleep(0.02)
+    pytest.fail("the key is still there")
 
 
 @pytest.mark.parametrize("key", ["", "a" * 256, "with space", "tab\there"])
