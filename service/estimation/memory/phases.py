@@ -6,17 +6,18 @@ use the same expressions. T tokens of one micro-batch on one rank, V vocabulary,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..numeric import Number, indicator, maximum, minimum, where
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE
 from .beside import beside, may_be_the_peak
+from .biased import moments as biases
 from .micro import Micro, micro_batch
 from .offload import offloaded
 from .setting import Setting
-from .sizes import Size, add, block_bytes, blocks, size
+from .sizes import Block, Size, add, block_bytes, blocks, size
 from .stages import Ranks, Stage, ranks, stages
 from .states import Model, States, states_of
 
@@ -80,7 +81,7 @@ def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> Iterator[
         if all_phases:
             model = Model(states.weights, 0.0, 0.0, 0.0)  # nothing yet that only training makes
             yield Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
-        yield from _step(run, setting, spread, stage, own, states, micro)
+        yield from _step(run, setting, spread, stage, own, each, states, micro)
         if all_phases or may_be_the_peak(run):
             shard = _sharded(run, setting, spread, own, states)
             for name, model, *live in beside(run, setting, spread, stage, own, states, shard.gathered, shard.buckets):
@@ -118,7 +119,9 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
     return result
 
 
-def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, micro: Micro) -> list[Phase]:
+def _step(
+    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, each: Sequence[Block], states: States, micro: Micro
+) -> list[Phase]:
     """Forward end, the moments of the backward pass, and the optimizer step."""
     stack, precision, mode, width = setting.stack, run.precision, setting.mode, COMPUTE[setting.mode]
     last, gradients, held_by_host = stage.last, states.gradients, offloaded(run, setting)
@@ -261,6 +264,14 @@ def _step(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, st
         moments.append(
             phase("backward", states.having(left), add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, micro.scores)
         )
+    if setting.biased and stage.first:
+        for moment in biases(setting, spread, stage, own, each, micro, kept):
+            missing = moment.missing * gradient_bytes + (0.0 if setting.tied_trained else table)
+            so_far = states.having(maximum(standing, gradients - missing / states.gradients_over))
+            if moment.phase == "forward":
+                moments.append(phase("forward", before, moment.activations, 0.0, shard.gathered, casts - head_cast, moment.transient))
+            else:
+                moments.append(phase("backward", so_far, moment.activations, 0.0, shard.gathered, shard.unreduced, moment.transient))
     if setting.untabled and stage.first:
         # ToCopyBackward of the first block's last MLP weight: its gradient in both widths, beside all that came before it; the
         # 16-bit weights of attention and patch convolution are still to be used, and the residual's gradient is there twice.

@@ -81,6 +81,7 @@ class Setting:
     tied_trained: bool  # token table and head are one trained tensor
     norms_trained: bool
     mlp_trained: bool
+    bias_trained: bool  # the table of relative position biases
     head_per_token: bool
     cross: bool  # an encoder and a decoder
     encoded_kept: bool  # blocks keep the encoder's output uncast, and count it
@@ -102,6 +103,11 @@ class Setting:
     def untabled(self) -> bool:
         """Whether casts of the first block's gradients can be the peak: no token table's gradient comes after them."""
         return self.casts and self.embedding == 0.0
+
+    @property
+    def biased(self) -> bool:
+        """Whether recomputed stacks hand on a learned position bias."""
+        return self.checkpointing == "full" and self.first_squares > 0.0
 
     @property
     def recomputes(self) -> bool:
@@ -205,6 +211,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),
         mlp_trained=method.part("mlp"),
+        bias_trained=method.embeddings,
         cross=model.encoder_decoder,
         encoded_kept=mode != AUTOCAST and method.part("attention") and any(decoder and kept.shared_squares for _, kept, decoder in firsts),
         scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),

@@ -155,7 +155,7 @@ def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
         held = selected(setting, kind, spread)
     attention: Number = 0.0
     trained_attention: Number = 0.0
-    if setting.scores or setting.untabled or kind.experts:
+    if setting.scores or setting.untabled or setting.biased or kind.experts:
         attention = kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)
         trained_attention = kind.trained_attention / t
     return Block(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
@@ -182,7 +182,7 @@ def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -
         total.block = larger(total.block, own.weights * present)
         total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
         total.kept_block = larger(total.kept_block, own.kept * present)
-        if setting.scores or setting.untabled or kind.experts:
+        if setting.scores or setting.untabled or setting.biased or kind.experts:
             total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)
