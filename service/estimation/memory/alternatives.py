@@ -13,7 +13,7 @@ from typing import Any
 
 from ..run import Run
 from .changes import Change, Kind, both, kinds, merged, settled
-from .offload import host_bytes
+from .offload import host_bytes, offloaded
 from .setting import setting
 
 __all__ = ["Change", "Offer", "alternatives", "merged"]
@@ -215,7 +215,7 @@ def _row(found: Found, run: Run, before: float, base: float | None, hours: Hours
     }
     notes = list(found.notes)
     known = setting(found.run)
-    if found.run.software.cpu_offload and known is not None:
+    if known is not None and offloaded(found.run, known):
         row["host_memory_bytes_per_device"] = float(host_bytes(found.run, known))
     if notes:
         row["note"] = "; ".join(notes)

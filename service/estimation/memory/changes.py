@@ -25,7 +25,12 @@ DEVICES = (
 MOST_DEVICES = 64  # times as many devices as asked for: more are another project
 SHORTEST, SHORTEST_SHARE = 512, 8  # tokens, and of the length asked for: a shorter sequence is another task
 LENGTH_GRAIN = 256
-EIGHT_BIT = {"adamw": ("adamw_8bit", "adafactor"), "paged_adamw": ("adamw_8bit", "adafactor"), "lion": ("lion_8bit",)}
+OTHER_OPTIMIZERS = {
+    "adamw": ("adamw_8bit", "paged_adamw_8bit", "adafactor"),
+    "paged_adamw": ("adafactor",),
+    "adamw_8bit": ("paged_adamw_8bit", "adafactor"),
+    "lion": ("lion_8bit",),
+}
 RECIPES = {
     "fp32": ("bf16_mixed", "bf16_pure"),
     "bf16_mixed": ("bf16_pure",),
@@ -144,9 +149,9 @@ def _offload(run: Run) -> Iterator[Kind]:
 
 def _numbers(run: Run) -> Iterator[Kind]:
     """Changes of width and optimizer: the same model is trained, by other arithmetic."""
-    others = EIGHT_BIT.get(run.optimizer.name, ())
+    others = OTHER_OPTIMIZERS.get(run.optimizer.name, ())
     if others:
-        note = "another optimizer: its states are narrower or factored, and its learning rate is its own"
+        note = "another optimizer: its states are narrower, factored, or paged to the host (slower than said where the device is full)"
         steps = tuple({"optimizer": {"name": name}, "precision": {"optimizer_state_bytes": None}} for name in others)
         yield Kind(group="numbers", steps=steps, note=note)
     has_bf16 = run.hardware is not None and run.hardware.device.peak_bf16_flops_per_second is not None

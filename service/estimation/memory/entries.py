@@ -162,6 +162,8 @@ def _elsewhere(run: Run, known: Setting, peak: Phase) -> dict[str, tuple[str, ..
     """Why a state takes no bytes at the peak though the formula has some: it is in host memory, or comes and goes."""
     held = offloaded(run, known)
     said: dict[str, tuple[str, ...]] = {name: ("offloaded: held in host memory",) if _HELD[name] in held else () for name in STATES}
+    if "states" in held:
+        said["optimizer_states"] = ("paged: unified memory that moves to the host where the device is full, unseen by torch's counters",)
     if not said["gradients"] and run.precision.gradient_bytes and float(peak.parts["gradients"]) == 0.0:
         said["gradients"] = (f"none is live at the peak ({peak.name}): they are made after it and dropped by the step",)
     return said

@@ -177,7 +177,7 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
         cached=float(cached),
     )
     items = entries(run, known, peak, gaps, corrections or {}, _notes(run, known, peak))
-    if run.software.cpu_offload:
+    if offloaded(run, known):
         items.append(_host(run, known))
     process = next(item for item in items if item.code == "memory.peak_process")
     return MemoryEstimate(
@@ -241,7 +241,7 @@ def _host(run: Run, known: Setting) -> Item:
         section="memory",
         quantity="bytes",
         expected=amount,
-        formula=f"{', '.join(sorted(held)) or 'nothing'} of one rank, pinned",
+        formula=f"{', '.join(sorted(held))} of one rank, pinned",
         assumptions=(f"a node holds one for each of its devices: {amount * node:.4g} bytes",),
     )
 

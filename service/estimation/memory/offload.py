@@ -9,11 +9,14 @@ from .sizes import Size, add, blocks, divided, size
 from .stages import Ranks, ranks, stages
 
 FULLY_SHARDED = ("zero3", "hybrid")
+# bitsandbytes keeps these states in unified memory (``optim/optimizer.py``, ``get_paged``): the driver moves their pages to the host
+# where the device is full, and torch's counters never see them.
+PAGED = frozenset({"paged_adamw", "paged_adamw_8bit"})
 HOST_GRADIENT_BYTES = 4.0  # the optimizer steps in 32 bits there
 
 
 def offloaded(run: Run, setting: Setting) -> frozenset[str]:
-    """Of ``optimizer``, ``gradients``, ``parameters``, ``activations``.
+    """Of ``states`` (of the optimizer alone), ``optimizer``, ``gradients``, ``parameters``, ``activations``.
 
     Parameters leave the device only where they are fully sharded, and gradients and optimizer go with them: DeepSpeed refuses
     them without the optimizer (``runtime/zero/stage3.py``), FSDP's ``CPUOffload`` steps where the shards are.
@@ -25,6 +28,8 @@ def offloaded(run: Run, setting: Setting) -> frozenset[str]:
         held |= {"optimizer", "gradients"}
     if "optimizer" in held and setting.stack.sharding.offload_moves_gradients:
         held.add("gradients")
+    if run.optimizer.name in PAGED and "optimizer" not in held:
+        held.add("states")
     return frozenset(held)
 
 
@@ -44,6 +49,8 @@ def host_bytes(run: Run, setting: Setting) -> Number:
         if "optimizer" in held:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES
             total = total + stepped_per_rank(own, spread) * (per * (1.0 + setting.value_share))
+        elif "states" in held:
+            total = total + stepped_per_rank(own, spread) * (run.precision.optimizer_state_bytes * (1.0 + setting.value_share))
         if "parameters" in held:
             width = run.precision.weight_bytes
             total = total + divided(own.weights, own.experts, spread.weights_over, spread.expert_weights_over) * width

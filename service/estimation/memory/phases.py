@@ -106,8 +106,10 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
     left = 1.0 if "gradients" in held else several  # and goes there by blocks
     if stage in ("zero3", "hybrid"):
         width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * moved
-        result.gathered = (minimum(rule.gathered_blocks, own.blocks) * own.block + rule.gathered_outside * own.embedding) * width
-        result.at_loss = (minimum(rule.loss_blocks, own.blocks) * own.block + rule.loss_outside * own.embedding) * width
+        # A quantized base leaves token table and head in the width of the products.
+        outside = own.embedding * (width if run.method.quantization is None else COMPUTE[setting.mode] * moved)
+        result.gathered = minimum(rule.gathered_blocks, own.blocks) * own.block * width + rule.gathered_outside * outside
+        result.at_loss = minimum(rule.loss_blocks, own.blocks) * own.block * width + rule.loss_outside * outside
     if stage == "zero2" and rule.stage_two_keeps_gathered:
         result.gathered = result.at_loss = own.weights * (min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several)
     if stage in ("zero2", "zero3", "hybrid") or "gradients" in held:
@@ -192,7 +194,7 @@ def _step(
         at_table = add(at_table, 4.0 * own.trained_embedding)
     loss_gradients: Number = stack.fused_head_gradients * width * head if fused else 0.0
     fixed: Number = add(stack.overheads.workspace_bytes, shard.buckets)
-    if run.optimizer.name in WIDE_STATES and "optimizer" not in held_by_host:
+    if run.optimizer.name in WIDE_STATES and not held_by_host & {"optimizer", "states"}:
         wider = max(WIDE_STATES[run.optimizer.name] - precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / spread.states_over
     if setting.pixels and stage.first:  # the batch's images stay through the step

@@ -81,7 +81,7 @@ def states_of(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
         weights,
         gradients * (0.0 if "gradients" in held else precision.gradient_bytes),
         stepped * (precision.master_weight_bytes * resident),
-        stepped * (precision.optimizer_state_bytes * resident),
+        stepped * (precision.optimizer_state_bytes * (0.0 if "states" in held else resident)),
         trained,
         stepped,
         over,

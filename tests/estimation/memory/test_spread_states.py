@@ -93,3 +93,35 @@ def test_parameters_stay_where_nothing_shards_them() -> None:
     found = quote(base)
     assert values(found)["memory.weights"] == pytest.approx(4 * N)
     assert "host_memory.offload" not in values(found)
+
+
+@pytest.mark.parametrize(("name", "each"), [("paged_adamw", 4), ("paged_adamw_8bit", 2 * (1 + 4 / 256))])
+def test_paged_states_are_not_the_devices(name: str, each: float) -> None:
+    """torchtune's single-device recipe (8B_full_single_device.yaml: paged 8-bit AdamW) is made for a 24 GB card: 16 GB of weights."""
+    lean = {
+        "precision": {"recipe": "bf16_pure", "gradient_bytes": 0},  # the optimizer steps in the backward pass
+        "optimizer": {"name": name},
+        "activation_checkpointing": "full",
+        "sequence_length": 512,
+        "batch": {"micro_batch_size": 2},
+        "software": {"stack": "fsdp_native", "fused_loss": True},
+        "hardware": {"device": "rtx-4090-24gb", "device_count": 1},
+    }
+    found = quote(lean)
+    assert values(found)["memory.optimizer_states"] == 0
+    assert values(found)["host_memory.offload"] == pytest.approx(each * N, rel=1e-9)
+    assert found.fits is True
+    assert 2 * N < values(found)["memory.peak_allocated"] < 2 * N * 1.25
+
+
+def test_token_table_and_head_of_a_quantized_base_are_gathered_in_16_bits() -> None:
+    """Llama 3.1 8B: twice 128256 x 4096 elements of 2 bytes, and two blocks of 218 million at 0.5625."""
+    base = {
+        "method": {"kind": "qlora"},
+        "parallelism": {"sharding": "zero3"},
+        "activation_checkpointing": "full",
+        "checkpointing": {"state_dict": "full"},
+    }
+    found = quote(base)
+    save = next(phase for phase in found.phases if phase["phase"] == "checkpoint_save")
+    assert save["parts"]["transient"] == pytest.approx(2 * 128256 * 4096 * 2 + 2 * 218_112_000 * 0.5625, rel=1e-3)
