@@ -102,32 +102,37 @@ def _peaks(run: Run, known: Setting) -> Peaks:
     active: Number = 0.0
     late: Number = 0.0
     cached: Number = 0.0
+    communication = communicators(run) * rule.communicator_bytes
+    outside = rule.framework_bytes + communication
+    engine = bool(known.stack.step_buffers)
     for phase in live.phases(run, known):
-        rank = _rank(run, known, phase)
+        rank = _rank(run, known, outside, phase)
         better = rank > worst
         if not anywhere(better):
             continue
         active = where(better, phase.active, active)
         late = where(better, phase.late, late) if rule.late_gradients else 0.0
         worst = maximum(worst, rank)
-        if phase.caches:
+        if engine:
             best, cached = where(better, phase.allocated, best), where(better, phase.cached, cached)
         else:
             best = worst
-    gap, cached = fragmentation(run, known, best, active, late, cached)
+    gap, cached = fragmentation(run, known, outside, best, active, late, cached)
     reserved = best + gap
-    return Peaks(best, reserved, reserved + rule.framework_bytes + communicators(run) * rule.communicator_bytes, cached)
+    return Peaks(best, reserved, reserved + rule.framework_bytes + communication, cached)
 
 
-def _rank(run: Run, known: Setting, phase: Phase) -> Number:
-    """What the worst moment is chosen by: what is allocated, and at the peak of a stage that caches something what is reserved."""
-    if not phase.caches:
+def _rank(run: Run, known: Setting, outside: Number, phase: Phase) -> Number:
+    """What the worst moment is chosen by: what is allocated, or what is reserved where an engine may cache something."""
+    if not known.stack.step_buffers:
         return phase.allocated
-    gap, _ = fragmentation(run, known, phase.allocated, phase.active, phase.late, phase.cached)
-    return where(phase.top, phase.allocated + gap, phase.allocated)
+    gap, _ = fragmentation(run, known, outside, phase.allocated, phase.active, phase.late, phase.cached)
+    return phase.allocated + gap if phase.top is True else where(phase.top, phase.allocated + gap, phase.allocated)
 
 
-def fragmentation(run: Run, known: Setting, allocated: Number, active: Number, late: Number, cached: Number) -> tuple[Number, Number]:
+def fragmentation(
+    run: Run, known: Setting, outside: Number, allocated: Number, active: Number, late: Number, cached: Number
+) -> tuple[Number, Number]:
     """Reserved and not allocated, and how much of it is cached for another phase.
 
     A share of what comes and goes, gradients that fit into none of its holes, and rounding; what is cached stays within the device,
@@ -139,8 +144,7 @@ def fragmentation(run: Run, known: Setting, allocated: Number, active: Number, l
     if type(cached) is float and cached == 0.0:
         return lost, cached
     if run.hardware is not None:
-        needed = allocated + lost + rule.framework_bytes + communicators(run) * rule.communicator_bytes
-        cached = minimum(cached, maximum(run.hardware.device.memory_bytes - needed, 0.0))
+        cached = minimum(cached, maximum(run.hardware.device.memory_bytes - (allocated + lost + outside), 0.0))
     return lost + cached, cached
 
 
@@ -166,9 +170,10 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
     if known is None:
         return _without_shape(run, parameters)
     merged = _merge(live.phases(run, known, all_phases=True))
-    peak = max((phase for phase in merged if phase.in_peak), key=lambda phase: float(_rank(run, known, phase)))
     rule, count = known.stack.overheads, float(communicators(run))
-    gap, cached = fragmentation(run, known, peak.allocated, peak.active, peak.late, peak.cached)
+    outside = rule.framework_bytes + count * rule.communicator_bytes
+    peak = max((phase for phase in merged if phase.in_peak), key=lambda phase: float(_rank(run, known, outside, phase)))
+    gap, cached = fragmentation(run, known, outside, peak.allocated, peak.active, peak.late, peak.cached)
     gaps = Gaps(
         fragmentation=float(gap),
         framework=rule.framework_bytes,

@@ -44,7 +44,7 @@ class Phase:
     # Where an engine makes buffers for the step: what stays reserved for them at the peak of all else, and for all else while they live;
     # whether this moment is the stage's peak; and what comes and goes at the peak of all else, if it is that of the buffers.
     cached: Number = 0.0
-    top: Number | None = None
+    top: Number = True
     fragmented: Number | None = None
     allocated: Number = field(init=False)  # all of it, in the order of ``PARTS``
 
@@ -57,11 +57,6 @@ class Phase:
         model = self.model
         values = (model.weights, model.gradients, model.master, model.optimizer, self.activations, self.logits, self.transient)
         return dict(zip(PARTS, values, strict=True))
-
-    @property
-    def caches(self) -> bool:
-        """Whether something stays reserved for the step's buffers, or for all else while they live."""
-        return self.top is not None
 
     @property
     def active(self) -> Number:
@@ -81,7 +76,7 @@ def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> Iterator[
         if all_phases:
             model = Model(states.weights, 0.0, 0.0, 0.0)  # nothing yet that only training makes
             yield Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
-        yield from _step(run, setting, spread, stage, own, each, states, micro)
+        yield from _step(run, setting, spread, stage, own, each, states, micro, merge=not all_phases)
         if all_phases or may_be_the_peak(run):
             shard = _sharded(run, setting, spread, own, states)
             for name, model, *live in beside(run, setting, spread, stage, own, states, shard.gathered, shard.buckets):
@@ -122,9 +117,18 @@ def _sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: State
 
 
 def _step(
-    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, each: Sequence[Block], states: States, micro: Micro
+    run: Run,
+    setting: Setting,
+    spread: Ranks,
+    stage: Stage,
+    own: Size,
+    each: Sequence[Block],
+    states: States,
+    micro: Micro,
+    *,
+    merge: bool,
 ) -> list[Phase]:
-    """Forward end, the moments of the backward pass, and the optimizer step."""
+    """Forward end, the moments of the backward pass, and the optimizer step; with ``merge`` an engine's as one."""
     stack, precision, mode, width = setting.stack, run.precision, setting.mode, COMPUTE[setting.mode]
     last, gradients, held_by_host = stage.last, states.gradients, offloaded(run, setting)
     shard = _sharded(run, setting, spread, own, states)
@@ -295,7 +299,7 @@ def _step(
     if buffers is None:
         return moments
     live, freed = buffers
-    return _with_buffers(moments, phase("optimizer_step", complete, 0.0, 0.0, temporaries, live, lingering), live + freed)
+    return _with_buffers(moments, phase("optimizer_step", complete, 0.0, 0.0, temporaries, live, lingering), live + freed, merge)
 
 
 def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> tuple[Number, Number] | None:
@@ -313,14 +317,20 @@ def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> 
     return partition * live, partition * freed
 
 
-def _with_buffers(moments: list[Phase], step: Phase, buffers: Number) -> list[Phase]:
-    """The moments with that of the step's buffers: they and all else stay reserved for one another."""
+def _with_buffers(moments: list[Phase], step: Phase, buffers: Number, merge: bool) -> list[Phase]:
+    """The moments with that of the step's buffers: they and all else stay reserved for one another.
+
+    With ``merge`` the peak of them all alone, of no moment in particular.
+    """
     before, active = moments[0].allocated, moments[0].active
     for moment in moments[1:]:
         better = moment.allocated > before
         before, active = maximum(before, moment.allocated), where(better, moment.active, active)
     step.fragmented = active
     reserved, top = before + buffers, maximum(before, step.allocated)
+    if merge:
+        step.allocated, step.cached = top, reserved - top
+        return [step]
     for moment in (*moments, step):
         moment.cached = reserved - moment.allocated
         moment.top = moment.allocated >= top
