@@ -22,6 +22,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Valid
 from pydantic_core import to_json
 
 from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, UnsupportedMediaType
+from .security import identify
 
 MAXIMUM_DEPTH = 64
 MAXIMUM_FAULTS = 50
@@ -87,6 +88,7 @@ class Body:
 
 
 async def _read_body(request: Request) -> Body:
+    await identify(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not (media_type.startswith("application/") and media_type.endswith("+json")):
         raise UnsupportedMediaType("Send the body as application/json")

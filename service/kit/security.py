@@ -93,16 +93,26 @@ class _Bearer(SecurityBase):
 _bearer = _Bearer()
 
 
-async def _authorize(request: Request, wanted: SecurityScopes, key: Annotated[str | None, Depends(_bearer)]) -> Caller:
-    """The caller, if its key has one of the wanted scopes (or any valid key where none is wanted)."""
+async def identify(request: Request) -> Caller:
+    """The caller of a valid key; asked before a body is read, so that nobody unknown fills the memory."""
     if not request.app.state.settings.auth_required:
         return DEFAULT_CALLER
-    challenge = {"WWW-Authenticate": "Bearer"}
+    known: Caller | None = request.scope.get("caller")
+    if known is not None:
+        return known
+    key = await _bearer(request)
     if key is None:
-        raise Unauthenticated("Send `Authorization: Bearer <key>`", headers=challenge)
+        raise Unauthenticated("Send `Authorization: Bearer <key>`", headers={"WWW-Authenticate": "Bearer"})
     caller = await run_in_threadpool(_find, request.app.state.database, key)
     if caller is None:
         raise Unauthenticated("The key is not valid", headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    request.scope["caller"] = caller
+    return caller
+
+
+async def _authorize(request: Request, wanted: SecurityScopes, _: Annotated[str | None, Depends(_bearer)]) -> Caller:
+    """The caller, if its key has one of the wanted scopes (or any valid key where none is wanted)."""
+    caller = await identify(request)
     if wanted.scopes and not any(caller.may(scope) for scope in wanted.scopes):
         raise Forbidden("The key needs the scope " + " or ".join(wanted.scopes))
     return caller
