@@ -34,7 +34,14 @@ class Resolved:
     run: r.Run
     spec: dict[str, Any]  # as received, every default filled in; posted again it gives the same run
     provenance: dict[str, str]  # JSON Pointer -> given | default | derived | catalog | preset | hf_config | parameter_count
-    warnings: tuple[Warning, ...]
+    asked: RunSpec
+    noticed: tuple[Warning, ...]  # while the defaults were filled in
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the caller should know of the spec; worked out when asked, since what is only tried out is not read by anyone."""
+        spec, run = self.asked, self.run
+        return (*self.noticed, *idle.warnings(spec, run), *layouts.warnings(run), *memory_fields.warnings(spec, run))
 
 
 def resolve(spec: RunSpec) -> Resolved:
@@ -111,7 +118,8 @@ def resolve(spec: RunSpec) -> Resolved:
         run=run,
         spec=top.out,
         provenance=provenance,
-        warnings=(*warnings, *idle.warnings(spec, run), *layouts.warnings(run), *memory_fields.warnings(spec, run)),
+        asked=spec,
+        noticed=tuple(warnings),
     )
 
 

@@ -7,7 +7,7 @@ share it; it is remembered by the architecture's identity.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
 REFERENCED = frozenset({"dpo"}) | SAMPLED  # under adapters the base itself is the reference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Essence:
+class Essence(NamedTuple):
     """The fields of a run that a setting depends on; the key under which it is remembered."""
 
     method: Method
