@@ -5,9 +5,9 @@
 VENV holds torch 2.13.0 (its CPU build), transformers 5.24.0 and peft 0.21.2; a C++ compiler is needed. No tensor has memory:
 a model of any size is measured in seconds. A dispatch mode adds up the storages that operators make and drops them when
 Python and autograd do; ``--live`` prints those of each peak with the operator and the module that made them. The rows of
-tests/cases/oracle.jsonl come out to the byte, but for one operator: the CPU build has no CUDA kernel for ``silu_backward``, so
-that autograd takes its composite form there, a tensor for every step of the formula, where a GPU makes one. Here it counts as
-the one kernel.
+causal language models in tests/cases/oracle.jsonl come out to the byte, but for one operator: the CPU build has no CUDA
+kernel for ``silu_backward``, so that autograd takes its composite form there, a tensor for every step of the formula, where
+a GPU makes one. Here it counts as the one kernel.
 """
 
 from __future__ import annotations

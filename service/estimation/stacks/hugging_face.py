@@ -1,6 +1,7 @@
 """Hugging Face Transformers: modules as they stand in the library's modeling files, run eagerly by PyTorch autograd.
 
-Sources: the modeling files of transformers 5.24 and PyTorch's saved-tensor hooks over them (tests/cases/oracle.jsonl):
+Sources: the modeling files of transformers 5.24 and PyTorch's saved-tensor hooks and live storages over them
+(tests/cases/oracle.jsonl, oracle_step.jsonl):
 RMSNorm makes a 32-bit copy of its input and keeps the 16-bit normalised value; SwiGLU keeps gate, its activation, up
 and their product; ``NewGELUActivation`` is written out in five kept steps; Gemma normalises in 32 bits and keeps
 1 + weight; T5 keeps both the 16-bit input and its 32-bit copy; softmax is 32-bit, cast back (GPT-2, T5: native).
