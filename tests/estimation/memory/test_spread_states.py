@@ -97,7 +97,7 @@ def test_parameters_stay_where_nothing_shards_them() -> None:
 
 @pytest.mark.parametrize(("name", "each"), [("paged_adamw", 4), ("paged_adamw_8bit", 2 * (1 + 4 / 256))])
 def test_paged_states_are_not_the_devices(name: str, each: float) -> None:
-    """torchtune's single-device recipe (8B_full_single_device.yaml: paged 8-bit AdamW) is made for a 24 GB card: 16 GB of weights."""
+    """torchtune's single-device recipe (8B_full_single_device.yaml: paged 8-bit AdamW) on a 24 GB card: 16 GB of weights."""
     lean = {
         "precision": {"recipe": "bf16_pure", "gradient_bytes": 0},  # the optimizer steps in the backward pass
         "optimizer": {"name": name},
