@@ -110,10 +110,12 @@ def resolve(spec: RunSpec) -> Resolved:
     )
     top.take("calibration", "latest")
     try:
-        parameters.count(run)
+        trained = parameters.count(run).trainable
     except parameters.UnknownTarget as error:
         where = "/method/" + ("frozen" if error.field == "frozen" else f"lora/{error.field}")
         raise spec_error(where, "names no part of this model; it has " + ", ".join(error.choices[:40])) from None
+    if trained == 0 and method.kind == "frozen":
+        raise spec_error("/method/frozen", "freezes every parameter of this model: nothing is left to train")
     return Resolved(
         run=run,
         spec=top.out,

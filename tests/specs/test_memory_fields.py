@@ -77,3 +77,10 @@ def test_the_fullest_expert_rank_grows_with_the_imbalance() -> None:
     assert bytes_of[1] > bytes_of[0]
     with pytest.raises(Problem):
         build(merged(base, {"parallelism": {"expert_imbalance": 0.5}}))
+
+
+def test_a_model_that_is_frozen_whole_is_no_training_run() -> None:
+    frozen = ["embeddings", "lm_head", "attention", "mlp", "norms"]
+    with pytest.raises(Problem, match="nothing is left to train"):
+        build(merged(BASE, {"method": {"kind": "frozen", "frozen": frozen}}))
+    assert build(merged(BASE, {"method": {"kind": "frozen", "frozen": frozen[:-1]}}))["resolved"]["parameters"]["trainable"] > 0

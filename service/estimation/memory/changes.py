@@ -8,6 +8,7 @@ from typing import Any
 
 from ..run import Run
 from ..stacks import STACKS
+from .beside import generates
 from .offload import FULLY_SHARDED
 from .phases import FOREACH
 
@@ -170,7 +171,7 @@ def _trained(run: Run) -> Iterator[Kind]:
         if method.lora.dropout > 0:
             yield Kind(group="training", steps=({"method": {"lora": {"dropout": 0}}},))
         if method.lora.adapter_bytes > 2:
-            yield Kind(group="training", steps=({"method": {"lora": {"adapter_bytes": 2}}},))
+            yield Kind(group="training", steps=({"method": {"lora": {"adapter_bytes": 2}}, "precision": NO_WIDTHS},))
         ranks = [method.lora.rank // 2**k for k in range(1, 16) if method.lora.rank // 2**k >= SMALLEST_RANK]
         if ranks:
             yield Kind(group="training", steps=tuple({"method": {"lora": {"rank": rank}}} for rank in ranks))
@@ -201,7 +202,11 @@ def _length(run: Run) -> Iterator[Kind]:
     lengths = sorted({value // LENGTH_GRAIN * LENGTH_GRAIN for value in eighths if value >= least and value >= LENGTH_GRAIN}, reverse=True)
     if lengths:
         note = "longer samples are cut or split"
-        yield Kind(group="length", steps=tuple({"sequence_length": value} for value in lengths), note=note)
+        also = run.decoder_sequence_length if run.architecture.encoder_decoder else None
+        steps = tuple(
+            {"sequence_length": n} if also is None else {"sequence_length": n, "decoder_sequence_length": min(n, also)} for n in lengths
+        )
+        yield Kind(group="length", steps=steps, note=note)
 
 
 def _devices(run: Run) -> Iterator[Kind]:
@@ -224,6 +229,9 @@ def _devices(run: Run) -> Iterator[Kind]:
         steps = tuple({"hardware": {"device_count": count * factor}, **extra} for factor, extra in also.items())
         if steps:
             yield Kind(group=group, steps=steps)
+    if generates(run):
+        note = "answers are generated on devices that are not counted here"
+        yield Kind(group="more", steps=({"post_training": {"generator": "separate"}},), note=note)
     name = run.hardware.device.name
     larger = DEVICES[DEVICES.index(name) + 1 :] if name in DEVICES else DEVICES
     steps = tuple({"hardware": {"device": other, **NO_LINKS}} for other in larger)

@@ -71,6 +71,16 @@ def test_a_policy_of_saving_is_offered_where_saving_does_not_fit() -> None:
     assert {"checkpointing": {"state_dict": "full"}} in [row["change"] for row in made["alternatives"]]
 
 
+def test_generating_elsewhere_is_offered_where_generation_does_not_fit() -> None:
+    spec = merged({"model": {"preset": "llama-3.1-8b"}, "sequence_length": 1024, **SHARDED}, SAMPLED)
+    spec = merged(spec, {"data": {"total_tokens": None}, "post_training": {"generated_tokens": 600_000}})
+    spec = merged(spec, {"hardware": {"device": "h100-sxm-80gb", "device_count": 8}})
+    made = build(spec)
+    assert made["summary"]["peak_phase"] == "generation"
+    assert made["summary"]["fits"] is False
+    assert {"post_training": {"generator": "separate"}} in [row["change"] for row in made["alternatives"]]
+
+
 def test_generation_holds_a_copy_and_the_keys_and_values_of_its_answers() -> None:
     found = quote(SAMPLED, {"batch": {"micro_batch_size": 4}})
     generation = phase(found, "generation")

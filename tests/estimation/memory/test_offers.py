@@ -72,6 +72,22 @@ SCENES: dict[str, dict[str, Any]] = {
         "software": {"stack": "megatron"},
         "hardware": {**H100, "device_count": 64},
     },
+    "encoder and decoder": {
+        "model": {"preset": "t5-base"},
+        "data": DATA,
+        "sequence_length": 4096,
+        "batch": {"micro_batch_size": 16},
+        "hardware": {"device": "a100-sxm-80gb", "device_count": 1},
+    },
+    "adapters in 32 bits": {
+        "model": {"preset": "llama-2-7b"},
+        "method": {"kind": "lora", "lora": {"dropout": 0.05}},
+        "precision": {"recipe": "bf16_pure"},
+        "data": DATA,
+        "sequence_length": 4096,
+        "batch": {"micro_batch_size": 2},
+        "hardware": {"device": "a100-sxm-80gb", "device_count": 1},
+    },
     "odd micro-batch and scores": {
         "model": {"preset": "llama-3.1-8b"},
         "attention": "eager",
@@ -117,9 +133,18 @@ def test_every_offer_fits_keeps_the_batch_and_says_its_own_figures(name: str) ->
         assert [row["host_memory_bytes_per_device"]] == offloaded if offloaded else "host_memory_bytes_per_device" not in row
 
 
+@pytest.mark.parametrize("name", SCENES)
+def test_an_offer_holds_for_the_spec_as_it_is_answered_too(name: str) -> None:
+    """With every default filled in: what follows from a default is taken out or changed with it."""
+    quote = build(SCENES[name])
+    for row in quote["alternatives"]:
+        after = build(merged(quote["spec"], row["change"]))
+        assert after["summary"]["peak_memory_bytes_per_device"]["expected"] == row["peak_memory_bytes_per_device"], row["change"]
+
+
 def parts(change: dict[str, Any]) -> list[str]:
     """Parts of a change that can be left out by themselves: accumulation goes with what it makes up for."""
-    together = {"batch", "hardware", "method", "precision", "post_training"}
+    together = {"batch", "hardware", "method", "precision", "post_training", "decoder_sequence_length"}
     return [name for name in change if name not in together] + [name for name in ("method", "post_training") if name in change]
 
 
