@@ -313,7 +313,7 @@ def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> 
     if others is not None:
         other, split = others.get(run.layout.sharding, own), spread.tensor * spread.pipeline > 1
         live, freed, at_once = where(split, other.live, live), where(split, other.freed, freed), where(split, other.at_once, at_once)
-    partition = states.stepped * minimum(at_once / maximum(states.trained, 1.0), 1.0)
+    partition = minimum(states.stepped, at_once)
     return partition * live, partition * freed
 
 

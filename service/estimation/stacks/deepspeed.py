@@ -11,7 +11,7 @@ from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LO
 from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Stack, StepBuffers
 
 # ZeRO 1 and 2 flatten the partition's gradients and cast the result to 32 bits before they let go of the gradients; ZeRO 3 does so by
-# sub-groups of 1e9 parameters; without ZeRO the cast copies of FP16_Optimizer are flattened (runtime/zero/stage_1_and_2.py,
+# sub-groups of 1e9 of its own parameters; without ZeRO the cast copies of FP16_Optimizer are flattened (runtime/zero/stage_1_and_2.py,
 # stage3.py: sub_group_size, runtime/fp16/fused_optimizer.py).
 STEP_BUFFERS = {
     "none": StepBuffers(live=8),
@@ -63,7 +63,7 @@ DEEPSPEED = Stack(
     foreach_temporaries=False,  # FusedAdam
     adapter_bytes=2,
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=5e8, framework_bytes=9.5e8, communicator_bytes=4e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.105, fragmentation_bytes=5e8, framework_bytes=9.5e8, communicator_bytes=4e8
     ),
     dimensions=frozenset({"tensor", "context", "expert"}),  # AutoTP, Ulysses and DeepSpeed-MoE; its pipelines want a model written for them
     measured_methods=frozenset({"full", "lora"}),

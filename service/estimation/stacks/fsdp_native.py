@@ -86,6 +86,7 @@ FSDP_NATIVE = Stack(
     # runs (torchtune) quantize with torchao instead, which keeps 16 bits.
     quantized_mode=SINGLE,
     # LitGPT: fabric.no_backward_sync between micro-batches; torchtitan's mixed runs reduce each time.
+    keeps_stage_outputs=True,  # torch/distributed/pipelining/stage.py: fwd_cache
     fused_head_gradients=2,  # the sum so far and the chunk's own
     accumulates_unsharded=frozenset({"bf16_pure"}),
     foreach_temporaries=False,  # the recipes of all three ask for the fused AdamW

@@ -123,7 +123,7 @@ class StepBuffers:
 
     live: float  # at once
     freed: float = 0.0  # made and freed before, in other sizes
-    at_once: float = math.inf  # parameters, before sharding, that are stepped at once
+    at_once: float = math.inf  # parameters of the partition that are stepped at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
