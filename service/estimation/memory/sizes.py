@@ -39,11 +39,9 @@ class Size:
 
 def add(first: Number, second: Number) -> Number:
     """The sum, spared where one side is a plain zero."""
-    if type(first) is float and first == 0.0:
-        return second
-    if type(second) is float and second == 0.0:
-        return first
-    return first + second
+    if type(first) is float:
+        return first + second if first else second  # between plain numbers a sum costs less than a look at the other
+    return first if type(second) is float and second == 0.0 else first + second
 
 
 def larger(first: Number, second: Number) -> Number:
