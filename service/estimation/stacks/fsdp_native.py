@@ -37,7 +37,7 @@ BLOCKS = BlockRule(
 COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    attention=_ATTENTION,
+    attention=AttentionRule(repeats_key_values=(True, True, True), score_bytes={"": (2, 2, 4)}, softcap_bytes=(0, 0, 0)),
     gate_output_kept=False,
 )
 

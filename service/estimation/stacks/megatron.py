@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .deepspeed import STEP_BUFFERS
-from .hugging_face import COMPILED_BLOCKS
 from .profile import (
     HALF,
     ActivationRule,
@@ -58,7 +57,7 @@ MEGATRON_DEEPSPEED = Stack(
     mixed_sharded_mode=HALF,
     weight_casts=False,
     blocks=BLOCKS,
-    compiled_blocks=COMPILED_BLOCKS,
+    compiled_blocks=BLOCKS,  # fused by hand already
     loss=_LOSS,
     compiled_loss=_WHOLE_LOSS,
     fused_loss=_WHOLE_LOSS,
@@ -92,7 +91,7 @@ MEGATRON = Stack(
     mixed_sharded_mode=HALF,
     weight_casts=False,
     blocks=BLOCKS,
-    compiled_blocks=COMPILED_BLOCKS,
+    compiled_blocks=BLOCKS,  # fused by hand already
     loss=_LOSS,
     compiled_loss=_WHOLE_LOSS,
     fused_loss=_WHOLE_LOSS,
