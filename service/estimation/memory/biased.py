@@ -92,10 +92,11 @@ def _decoder(
     def backward(activations: Number, transient: Number) -> Moment:
         return Moment("backward", left, kept + stage.last * activations, stage.last * (gradients + transient))
 
-    # Each sequence's gradient of cross-attention's mask, and their sum.
+    # At the end of recomputation; and with the zeros, each sequence's gradient of the mask they are, and of what it was added to.
+    of_products = micro.tokens * (COMPUTE[mode] * sum(m.outputs for m in _readers(kind)))
     result = [
         backward(waiting + own.kept_block - micro.kept_twice, anew + shared.cross + shared.end),
-        backward(in_attention, micro.residual + shared.cross * (spread.micro + shared.several)),
+        backward(in_attention, micro.residual + of_products + shared.buckets * pairs + shared.cross * (1.0 + spread.micro)),
     ]
     # A forward pass holds the normalised input and queries, keys and values.
     ahead = micro.final_encoder + micro.tokens * (COMPUTE[mode] * (setting.hidden + sum(m.outputs for m in _readers(kind))))
@@ -138,10 +139,22 @@ def _readers(kind: Kind) -> list[Matrix]:
 
 
 def _until_scores(setting: Setting, kind: Kind, micro: Micro, spread: Ranks) -> Number:
-    """What a block keeps until its first scores, and the gradients that it waits for: norm, queries, keys and values."""
-    rule, mode = norm_rule(setting.rules, setting.family, kind.layer), setting.mode
-    readers = _readers(kind)
-    per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden
-    per += sum(COMPUTE[mode] * (m.inputs + m.outputs) for m in readers)
-    casts = 2.0 * sum(m.weights for m in readers) / spread.tensor
-    return micro.tokens * (per + COMPUTE[mode] * setting.hidden) + micro.residual + casts
+    """What a recomputed block keeps until its first scores, and the gradients that it waits for."""
+    return _before_scores(setting, kind, micro, spread) + micro.tokens * (COMPUTE[setting.mode] * setting.hidden) + micro.residual
+
+
+def _before_scores(setting: Setting, kind: Kind, micro: Micro, spread: Ranks) -> Number:
+    """What a block keeps until its first scores: norm, queries, keys and values, and under autocast their weights' casts."""
+    rule, mode, readers = norm_rule(setting.rules, setting.family, kind.layer), setting.mode, _readers(kind)
+    read = COMPUTE[mode] * setting.hidden * (len(readers) if mode == AUTOCAST else 1)
+    per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden + read + sum(COMPUTE[mode] * m.outputs for m in readers)
+    return micro.tokens * per + (2.0 * sum(m.weights for m in readers) / spread.tensor if setting.casts else 0.0)
+
+
+def ahead(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, kept: Number) -> Moment:
+    """In the last decoder block of a forward pass that recomputes nothing: the bias, the mask in its layout and once more, contiguous."""
+    pairs = setting.decoder_length / spread.context * setting.decoder_length
+    masks = (3.0 * RESIDUAL[setting.mode] * setting.kinds[-1].layer.attention.query_heads / spread.tensor + 1.0) * pairs
+    encoded = micro.final_encoder + (0.0 if setting.encoded_kept else micro.encoded)
+    begun = _before_scores(setting, setting.kinds[-1], micro, spread) - own.kept_block - 2.0 * own.cast_block
+    return Moment("forward", 0.0, kept, stage.last * (masks + encoded + begun))

@@ -13,6 +13,7 @@ from ..numeric import Number, indicator, maximum, minimum, where
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE
 from .beside import beside, may_be_the_peak
+from .biased import ahead as masks_ahead
 from .biased import moments as biases
 from .micro import Micro, micro_batch
 from .offload import offloaded
@@ -270,6 +271,9 @@ def _step(
         moments.append(
             phase("backward", states.having(left), add(others, own.kept_attention), 0.0, shard.gathered, shard.unreduced, micro.scores)
         )
+    if setting.first_squares and not setting.recomputes and not setting.scores and stage.first:
+        masks = masks_ahead(setting, spread, stage, own, micro, kept)
+        moments.append(phase("forward", before, masks.activations, 0.0, shard.gathered, casts - head_cast, masks.transient))
     if setting.biased and stage.first:
         for moment in biases(setting, spread, stage, own, each, micro, kept):
             missing = moment.missing * gradient_bytes + (0.0 if setting.tied_trained else table)
