@@ -5,7 +5,7 @@
 VENV holds torch 2.13.0 (its CPU build), transformers 5.24.0 and peft 0.21.2; a C++ compiler is needed. No tensor has memory:
 a model of any size is measured in seconds. A dispatch mode adds up the storages that operators make and drops them when
 Python and autograd do; ``--live`` prints those of each peak with the operator and the module that made them. The rows of
-causal language models in tests/cases/oracle.jsonl come out to the byte, but for one operator: the CPU build has no CUDA
+causal language models, T5 and ViT in tests/cases/oracle.jsonl come out to the byte, but for one operator: the CPU build has no CUDA
 kernel for ``silu_backward``, so that autograd takes its composite form there, a tensor for every step of the formula, where
 a GPU makes one. Here it counts as the one kernel.
 """
@@ -56,6 +56,8 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
     if options.get("enable_gqa") and query.shape[1] != key.shape[1]:
         times = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
+    if attn_mask is not None:  # as ``preprocess_mask`` does: the mask's gradient has the batch's size
+        attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
     statistics = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, statistics, 0.0, causal, scale=scale)[0]
 
@@ -137,6 +139,7 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     torch.nn.functional.scaled_dot_product_attention = attention
+    transformers.PreTrainedModel.initialize_weights = lambda *_: None  # it would look into the values
     transformers.masking_utils.find_packed_sequence_indices = lambda *_: None  # it would look into the positions
     torch.cuda.is_bf16_supported = lambda *_, **__: True
     torch.cuda.get_device_capability = lambda *_: (9, 0)
@@ -148,7 +151,8 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
         with torch.device(DEVICE):
             shape = config(row["model"], row["depth"], row["vocab_size"])
             dtype = torch.bfloat16 if half else torch.float32
-            model = transformers.AutoModelForCausalLM.from_config(shape, attn_implementation=row["attn"], dtype=dtype)
+            kind = json.loads((CASES / "oracle_configs.json").read_text("utf-8"))[row["model"]]["auto_class"]
+            model = getattr(transformers, kind).from_config(shape, attn_implementation=row["attn"], dtype=dtype)
         model.config.use_cache = False
         model.train()
         if lora:
@@ -162,12 +166,16 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
             module.register_forward_hook(lambda *_: [known.modules.pop(), None][1])
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trained, foreach=row["opt"] == "foreach" or None, fused=row["opt"] == "fused" or None)
-        ids = torch.zeros(row["b"], row["s"], dtype=torch.long, device=DEVICE)
-        labels = ids.clone()
+        if hasattr(shape, "image_size"):
+            inputs = {"pixel_values": torch.zeros(row["b"], shape.num_channels, shape.image_size, shape.image_size, device=DEVICE)}
+            labels = torch.zeros(row["b"], dtype=torch.long, device=DEVICE)
+        else:
+            inputs = {"input_ids": torch.zeros(row["b"], row["s"], dtype=torch.long, device=DEVICE)}
+            labels = inputs["input_ids"].clone()
         gc.collect()
         known.begin("forward")
         with torch.autocast("cuda", torch.bfloat16, enabled=row["mode"] == "bf16_autocast"):
-            loss = model(input_ids=ids, labels=labels).loss
+            loss = model(**inputs, labels=labels).loss
         known.modules = [""]
         known.begin("backward")
         loss.backward()

@@ -148,6 +148,8 @@ def _before_scores(setting: Setting, kind: Kind, micro: Micro, spread: Ranks) ->
     rule, mode, readers = norm_rule(setting.rules, setting.family, kind.layer), setting.mode, _readers(kind)
     read = COMPUTE[mode] * setting.hidden * (len(readers) if mode == AUTOCAST else 1)
     per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden + read + sum(COMPUTE[mode] * m.outputs for m in readers)
+    if setting.adapter is not None and kind.adapters:
+        per += setting.adapter.own_input_bytes(COMPUTE[mode]) * sum(m.inputs for m in readers)
     return micro.tokens * per + (2.0 * sum(m.weights for m in readers) / spread.tensor if setting.casts else 0.0)
 
 
