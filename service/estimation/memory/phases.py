@@ -261,7 +261,7 @@ def _step(
             moments.append(phase("forward", before, kept, 0.0, shard.gathered, micro.adapted, embedded, images))
     if setting.scores:  # the scores' gradients in the attention of the first and the last block, their MLPs done
         done = (own.trained_block - own.trained_attention) * gradient_bytes / states.gradients_over
-        grown = maximum(standing, head_gradients + done)
+        grown = minimum(gradients, head_gradients + done)
         left = minimum(gradients, almost + done)
         less = own.kept_block - own.kept_attention
         held_first = kept + recomputed - less

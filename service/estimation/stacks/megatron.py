@@ -71,9 +71,9 @@ MEGATRON_DEEPSPEED = Stack(
     overheads=Overheads(
         workspace_bytes=0.0,
         late_gradients=0.0,
-        fragmentation=0.13,
-        fragmentation_bytes=1.3e9,
-        framework_bytes=1.5e9,
+        fragmentation=0.145,
+        fragmentation_bytes=1.2e9,
+        framework_bytes=1.75e9,
         communicator_bytes=6e8,
     ),
     measured_attention=frozenset({"eager"}),
