@@ -51,6 +51,8 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
     assert dropout_p == 0.0
     if torch.is_autocast_enabled("cuda"):
         query, key, value = (x.to(torch.bfloat16) for x in (query, key, value))
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(torch.bfloat16)
     if query.dtype != torch.float32 and attn_mask is None and query.shape[-1] == value.shape[-1] <= 256:
         return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, False, scale=scale)[0]
     if options.get("enable_gqa") and query.shape[1] != key.shape[1]:
