@@ -112,9 +112,17 @@ class Alternative(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    change: dict[str, Any]
-    peak_memory_bytes_per_device_delta: float | None = None
-    device_hours_ratio: float | None = None
+    change: dict[str, Any] = Field(description="A JSON merge patch (RFC 7396) of the run spec; the global batch stays.")
+    peak_memory_bytes_per_device_delta: float | None = Field(default=None, description="Of `memory.peak_process`: capacity.")
+    peak_memory_bytes_per_device: float | None = Field(
+        default=None, description="`memory.peak_process` with the change; its interval fits."
+    )
+    device_hours_ratio: float | None = Field(default=None, description="`device_hours.training` with the change over that without.")
+    throughput_ratio: float | None = Field(default=None, description="How many times as fast the same job is done.")
+    host_memory_bytes_per_device: float | None = Field(
+        default=None, description="`host_memory.offload` with the change, where it offloads."
+    )
+    note: str | None = Field(default=None, description="What to know before taking it.")
 
 
 PilotCode = Literal[
