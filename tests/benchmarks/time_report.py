@@ -129,7 +129,8 @@ def fragment(rows: list[Row], sets: OrderedDict[str, Array], tables: dict[str, A
     out = [
         BEGIN,
         "Absolute error of the predicted step time, median / ninth decile, against published measurements (weighted: near-identical rows",
-        "share one weight). The fit sees every row of the last column; the two columns before it are the honest ones.",
+        "share one weight). The fit sees every row of the last column; the two columns before it are the honest ones. Whole runs are",
+        "judged by the interval of a quote's device-hours, which is wider than that of its steps.",
         "",
         "| rows | n | group left out | source left out | inside the 80 % interval (group left out) | in sample |",
         "|---|---|---|---|---|---|",
