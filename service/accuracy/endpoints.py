@@ -25,7 +25,6 @@ from .repository import Stored
 router = APIRouter()
 
 MAXIMUM_EVIDENCE = 100_000  # newest measurements a calibration is learnt from
-JSON = "application/json"
 
 
 async def _body(request: Request) -> Body:
@@ -36,11 +35,6 @@ async def _body(request: Request) -> Body:
 
 
 OptionalBody = Annotated[Body, Depends(_body)]
-
-
-def _database(request: Request) -> Database:
-    database: Database = request.app.state.database
-    return database
 
 
 @router.get(
@@ -79,11 +73,11 @@ def get_accuracy(
         window_days=schemas.days(window),
         labels=_labels(request),
     )
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         if code is not None and code not in CODES and not repository.judged(connection, caller.team_id, code):
             raise invalid_parameter("code", "no such item, and nothing measured has this code" + documents.nearest(code, list(CODES)))
         rows = query.answer(connection, question, datetime.now(UTC))
-    return Response(documents.dump({"rows": [_accuracy_row(row) for row in rows]}), media_type=JSON)
+    return Response(documents.dump({"rows": [_accuracy_row(row) for row in rows]}), media_type=documents.JSON)
 
 
 def _groups(names: list[str]) -> tuple[str, ...]:
@@ -114,7 +108,7 @@ def _accuracy_row(row: AccuracyRow) -> dict[str, Any]:
         "coverage_high": summary.coverage_high,
         "pinball_loss": summary.pinball_loss,
         "drift": row.drift,
-        "drift_since": None if row.change is None else _moment(row.change.since),
+        "drift_since": None if row.change is None else documents.timestamp(row.change.since),
         "drift_direction": None if row.change is None else "up" if row.change.upward else "down",
         "exact": row.exact,
     }
@@ -131,10 +125,10 @@ def list_calibrations(
 ) -> Response:
     """The team's calibrations with their factors. A quote names the one it was made with."""
     position = paging.decode(cursor)
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         rows, following = repository.page(connection, caller.team_id, position, limit)
     content = {"items": [_calibration(row) for row in rows], "next_cursor": following}
-    return Response(documents.dump(content), media_type=JSON, headers=paging.link(request, following))
+    return Response(documents.dump(content), media_type=documents.JSON, headers=paging.link(request, following))
 
 
 @router.post(
@@ -151,7 +145,7 @@ def create_calibration(
     """Fit correction factors to the measurements and keep them as a version of their own; older versions stay as they are."""
     received = body.json()
     wanted = documents.validate(schemas.CalibrationRequest, received)
-    database = _database(request)
+    database = api.database(request)
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
@@ -189,7 +183,7 @@ def _fitted(database: Database, caller: Caller, wanted: schemas.CalibrationReque
 def _calibration(stored: Stored) -> dict[str, Any]:
     return {
         "version": stored.version,
-        "created_at": _moment(stored.created_at),
+        "created_at": documents.timestamp(stored.created_at),
         "window": None if stored.window_days is None else f"{stored.window_days}d",
         "half_life_runs": stored.half_life_runs,
         "evidence": stored.evidence,
@@ -207,10 +201,6 @@ def _calibration(stored: Stored) -> dict[str, Any]:
 def run_backtest(request: Request, body: OptionalBody, caller: Caller = allow("accuracy:read")) -> Response:
     """In order, quote before actual: the error of the formulas alone, with corrections, and of the team's last similar run."""
     wanted = body.read(schemas.BacktestRequest)
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         rows = backtests.run(connection, caller.team_id, window_days=schemas.days(wanted.window), code=wanted.code, now=datetime.now(UTC))
-    return Response(documents.dump({"rows": rows}), media_type=JSON)
-
-
-def _moment(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return Response(documents.dump({"rows": rows}), media_type=documents.JSON)

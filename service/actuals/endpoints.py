@@ -29,7 +29,6 @@ from .schemas import Actuals, Comparison, MeasurementPage, Recorded, ReferencedA
 
 router = APIRouter(tags=["actuals"])
 
-JSON_TYPE = "application/json"
 MOST_TOLD = 5  # jobs without a quote that a refusal names
 _REPLAYED = {"Idempotency-Replayed": "`true` where an earlier request with this key recorded it."}
 _EXAMPLE = {
@@ -64,7 +63,7 @@ def create_actuals(
 ) -> Response:
     """Append one attempt's measurements, or a tool's own file. A value is never overwritten: a correction names what it corrects."""
     received = body.json()
-    database = _database(request)
+    database = api.database(request)
     with database.read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
     actuals = documents.validate(Actuals, received)
@@ -94,7 +93,7 @@ def create_actuals_by_reference(
     """The same for the newest quote whose `external_ref` is the job's. A document may name its jobs itself: by cluster and number,
     or by a comment `quote:ID`; of several jobs each goes to its own quote."""
     received = body.json()
-    database = _database(request)
+    database = api.database(request)
     actuals = documents.validate(ReferencedActuals, received)
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
@@ -115,12 +114,12 @@ def list_actuals(
 ) -> Response:
     """Every measurement of the quote, corrected ones too, newest first."""
     position = paging.decode(cursor)
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
         rows = repository.page(connection, caller.team_id, quote.id, position, limit)
     following = paging.next_cursor(rows, limit)
     content = {"items": [as_json(row._asdict()) for row in rows[:limit]], "next_cursor": following}
-    return Response(documents.dump(content), headers=paging.link(request, following), media_type=JSON_TYPE)
+    return Response(documents.dump(content), headers=paging.link(request, following), media_type=documents.JSON)
 
 
 @router.get(
@@ -131,11 +130,11 @@ def list_actuals(
 def get_comparison(request: Request, quote_id: str, caller: Caller = allow("quotes:read")) -> Response:
     """Hours are summed over attempts, memory is the maximum; what follows from a measurement is `derived`; a run that did not
     finish gives bounds. A time's error is decomposed into spec drift, efficiency and operations."""
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
         rows = repository.all_of(connection, caller.team_id, quote.id)
     content = compare(quoted_run(quote), [repository.measured(row) for row in rows])
-    return Response(documents.dump(content), media_type=JSON_TYPE)
+    return Response(documents.dump(content), media_type=documents.JSON)
 
 
 def quoted_run(quote: quotes.Stored) -> Quoted:
@@ -144,11 +143,6 @@ def quoted_run(quote: quotes.Stored) -> Quoted:
     name = ((document.get("spec") or {}).get("hardware") or {}).get("device")
     found = devices.find(name) if isinstance(name, str) else None
     return quoted(document, None if found is None else float(found.device.memory_bytes))
-
-
-def _database(request: Request) -> Database:
-    database: Database = request.app.state.database
-    return database
 
 
 def _find(quote: quotes.Stored | None) -> quotes.Stored:
@@ -279,18 +273,22 @@ def _tell_accuracy(connection: Connection, rows: list[dict[str, Any]]) -> None:
     rollup.follow(connection, rows)
 
 
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else documents.timestamp(moment)
+
+
 def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     """A stored row as it is answered."""
     return {
         "id": row["id"],
         "quote_id": row["quote_id"],
-        "created_at": repository.moment(row["created_at"]),
+        "created_at": documents.timestamp(row["created_at"]),
         "attempt": row["attempt"],
         "outcome": row["outcome"],
         "covers": None if row["covers"] is None else row["covers"].split(),
         "steps_completed": row["steps_completed"],
-        "started_at": repository.moment(row["started_at"]),
-        "ended_at": repository.moment(row["ended_at"]),
+        "started_at": _moment(row["started_at"]),
+        "ended_at": _moment(row["ended_at"]),
         "device_count": row["device_count"],
         "source": row["source"],
         "job_id": row["job_id"],

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -182,8 +181,3 @@ def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
         repeats=found["repeats"],
         spread=found["spread"],
     )
-
-
-def moment(value: datetime | None) -> str | None:
-    """RFC 3339 in UTC."""
-    return None if value is None else value.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from .items import Item, Warning, unknown
+from .items import Item, Warning, no_effect, unknown
 from .run import Rate, Run
 from .wholes import whole
 
@@ -52,7 +52,7 @@ def warnings(run: Run) -> list[Warning]:
             found.append((f"/rates/{index}", "another rate is nearer to the run's device, and hours have one price"))
         elif rate.device is not None and rate.resource != "device_hour":
             found.append((f"/rates/{index}/device", f"a {rate.resource} has none"))
-    return [Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in found]
+    return [no_effect(pointer, why) for pointer, why in found]
 
 
 def items(run: Run, item: Lookup) -> list[Item]:

@@ -51,6 +51,11 @@ class Warning:
     pointer: str | None = None
 
 
+def no_effect(pointer: str, why: str) -> Warning:
+    """A field that was given and changes nothing: said, never silently ignored."""
+    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer)
+
+
 @dataclass(slots=True)
 class Ledger:
     """Items in the order they were computed, found by code; a code is used once."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .items import Warning
+from .items import Warning, no_effect
 from .run import Run
 
 
 def warnings(run: Run, steps: float | None) -> list[Warning]:
     """One warning for every such field."""
     found = (*_evaluation(run, steps), *_post_training(run))
-    return [Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in found]
+    return [no_effect(pointer, why) for pointer, why in found]
 
 
 def _evaluation(run: Run, steps: float | None) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
+from .database import Database
 from .documents import nearest
 from .problems import MEDIA_TYPE, Fault, Invalid, Problem, problem_types
 
@@ -44,6 +45,12 @@ class ProblemBody(BaseModel):
     instance: str | None = Field(default=None, description="The path that was asked.")
     errors: list[ProblemEntry] = Field(default=[], description="Every bad value, where that is the problem.")
     request_id: str | None = Field(default=None, description="Finds the request in the service's log.")
+
+
+def database(request: Request) -> Database:
+    """The application's database."""
+    found: Database = request.app.state.database
+    return found
 
 
 def takes(model: type[BaseModel], example: Any) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from pydantic_core import to_json
 from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, UnsupportedMediaType
 from .security import identify
 
+JSON = "application/json"
+
 MAXIMUM_DEPTH = 64
 MAXIMUM_FAULTS = 50
 MAXIMUM_POINTER = 500
@@ -90,7 +92,7 @@ class Body:
 async def _read_body(request: Request) -> Body:
     await identify(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not (media_type.startswith("application/") and media_type.endswith("+json")):
+    if media_type != JSON and not (media_type.startswith("application/") and media_type.endswith("+json")):
         raise UnsupportedMediaType("Send the body as application/json")
     limit: int = request.app.state.settings.max_body_bytes
     declared = request.headers.get("content-length", "")
@@ -207,6 +209,11 @@ def pointer(path: tuple[str | int, ...]) -> str:
     """A JSON Pointer (RFC 6901), cut where a hostile key makes it long."""
     text = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return text[:MAXIMUM_POINTER].encode("utf-8", "replace").decode()
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC, as every answer has it."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def dump(document: Any) -> str:

@@ -14,7 +14,7 @@ from fastapi.responses import Response
 
 from service.estimation import cost
 from service.estimation.run import Run
-from service.kit import api
+from service.kit import api, documents
 from service.kit.documents import JsonBody
 from service.kit.problems import Fault, Invalid, Unavailable, invalid
 from service.kit.security import Caller, allow
@@ -29,7 +29,6 @@ from .worker import MOST_ON_FRONT, Job, Shortlist, Workers
 
 router = APIRouter(prefix="/plans", tags=["plans"])
 
-JSON_TYPE = "application/json"
 # Searches wait for a process, and each holds one of the threads that answer other requests: more of them are turned away.
 _AT_ONCE = threading.BoundedSemaphore(4)
 
@@ -60,7 +59,7 @@ def create_plans(request: Request, body: JsonBody, caller: Caller = allow("plans
         raise _within_spec(problem) from problem
     finally:
         _AT_ONCE.release()
-    return Response(answer.model_dump_json(), media_type=JSON_TYPE)
+    return Response(answer.model_dump_json(), media_type=documents.JSON)
 
 
 def _answer(asked: PlanRequest, free: space.Space, desk: Desk, searches: Workers, began: float) -> PlanAnswer:

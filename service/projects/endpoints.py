@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
 from service.kit import api, documents, idempotency, paging
-from service.kit.database import Database
 from service.kit.documents import JsonBody
 from service.kit.idempotency import Answer, IdempotencyKey
 from service.kit.identifiers import uuid7
@@ -27,15 +26,9 @@ from .ledger import Entry
 
 router = APIRouter(prefix="/projects", tags=["projects"])
 
-JSON = "application/json"
 _CREATED = {"Location": "Where it is.", "Idempotency-Replayed": "`true` where an earlier request with this key made it."}
 _AMOUNTS = ("device_hours", "cpu_hours", "human_hours", "tokens", "bytes")
 _EXAMPLE = {"stage": "training", "device": "h100-sxm-80gb", "device_hours": 16.5, "effect": {"metric": "accuracy", "value": 0.71}}
-
-
-def _database(request: Request) -> Database:
-    database: Database = request.app.state.database
-    return database
 
 
 @router.post(
@@ -57,7 +50,7 @@ def create_project(request: Request, body: JsonBody, key: IdempotencyKey = None,
         "description": wanted.description,
         "rates": documents.dump([rate.model_dump() for rate in wanted.rates]),
     }
-    database = _database(request)
+    database = api.database(request)
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
@@ -82,11 +75,11 @@ def list_projects(
 ) -> Response:
     """The team's projects."""
     position = paging.decode(cursor)
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         rows = repository.page(connection, caller.team_id, position, limit)
     following = paging.next_cursor(rows, limit)
     content = {"items": [_project(row._asdict()) for row in rows[:limit]], "next_cursor": following}
-    return Response(documents.dump(content), media_type=JSON, headers=paging.link(request, following))
+    return Response(documents.dump(content), media_type=documents.JSON, headers=paging.link(request, following))
 
 
 @router.post(
@@ -105,7 +98,7 @@ def create_entry(
 ) -> Response:
     """Append an entry. Nothing is overwritten: one that names another in `corrects` takes its place."""
     received = body.json()
-    database = _database(request)
+    database = api.database(request)
     with database.read() as connection:
         if repository.project(connection, caller.team_id, project_id) is None:
             raise NotFound("There is no such project")
@@ -182,7 +175,7 @@ def _check_references(connection: Connection, row: Mapping[str, Any]) -> None:
 )
 def get_ledger(request: Request, project_id: str, caller: Caller = allow("quotes:read")) -> Response:
     """By stage, outcome and device kind; the final run's share; options by effect and cost, without a winner."""
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         found = repository.project(connection, caller.team_id, project_id)
         if found is None:
             raise NotFound("There is no such project")
@@ -198,7 +191,7 @@ def get_ledger(request: Request, project_id: str, caller: Caller = allow("quotes
     content["notes"] = notes + content["notes"]
     listed = [_entry(row._asdict()) | {"measured": False} for row in rows]
     listed += [_measured(entry) for entry in entries if entry.measured]
-    return Response(documents.dump({"project": _project(found._asdict()), **content, "entries": listed}), media_type=JSON)
+    return Response(documents.dump({"project": _project(found._asdict()), **content, "entries": listed}), media_type=documents.JSON)
 
 
 def _together(rows: Sequence[Row[Any]], attempts: Mapping[str, Sequence[Entry]]) -> tuple[list[Entry], list[str]]:
@@ -239,7 +232,7 @@ def _together(rows: Sequence[Row[Any]], attempts: Mapping[str, Sequence[Entry]])
 def _project(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": row["id"],
-        "created_at": _moment(row["created_at"]),
+        "created_at": documents.timestamp(row["created_at"]),
         "name": row["name"],
         "description": row["description"],
         "rates": json.loads(row["rates"]),
@@ -250,7 +243,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("stage", "outcome", "final", "exploration", "name", "option", "device", *_AMOUNTS)
     return {
         "id": row["id"],
-        "created_at": _moment(row["created_at"]),
+        "created_at": documents.timestamp(row["created_at"]),
         **{name: row[name] for name in names},
         "effect": json.loads(row["effects"]) or None,
         "quote_id": row["quote_id"],
@@ -270,7 +263,3 @@ def _measured(entry: Entry) -> dict[str, Any]:
         "attempt": int(attempt),
         "measured": True,
     }
-
-
-def _moment(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

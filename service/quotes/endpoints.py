@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from service.kit import api, documents, idempotency, paging, problems
-from service.kit.database import Database
 from service.kit.documents import JsonBody, Moment
 from service.kit.idempotency import Answer, IdempotencyKey
 from service.kit.security import Caller, allow
@@ -26,7 +25,6 @@ from .schemas import Batch, BatchResult, Quote, QuotePage, Revision
 router = APIRouter(prefix="/quotes", tags=["quotes"])
 
 _CREATED = {"Location": "Where the quote is.", "Idempotency-Replayed": "`true` where an earlier request with this key made it."}
-JSON_TYPE = "application/json"
 
 
 @router.post(
@@ -39,10 +37,10 @@ JSON_TYPE = "application/json"
 def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, caller: Caller = allow("quotes:write")) -> Response:
     """Price a training run, item by item, and keep the quote."""
     received = body.json()
-    with idempotency.once(_database(request), team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
+    with idempotency.once(api.database(request), team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
-        priced = issuing.price(_database(request), caller, received)
+        priced = issuing.price(api.database(request), caller, received)
         answer = _store(request, caller, use, priced)
     return answer.response()
 
@@ -55,7 +53,7 @@ def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, c
 )
 def preview_quote(request: Request, body: JsonBody, caller: Caller = allow("quotes:read", "quotes:write")) -> Response:
     """The same answer as a quote's, but nothing is stored."""
-    return Response(issuing.price(_database(request), caller, body.json()).preview(), media_type=JSON_TYPE)
+    return Response(issuing.price(api.database(request), caller, body.json()).preview(), media_type=documents.JSON)
 
 
 @router.post(
@@ -73,7 +71,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
     received, faults = body.examine()
     apart = _faults_by_spec(faults)
     batch = documents.validate(Batch, received)
-    database = _database(request)
+    database = api.database(request)
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
@@ -149,12 +147,12 @@ def list_quotes(
         created_before=created_before,
     )
     position = paging.decode(cursor)
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         rows = repository.page(connection, caller.team_id, wanted, position, limit)
     following = paging.next_cursor(rows, limit)
     items = ",".join(row.as_json() for row in rows[:limit])
     body = f'{{"items":[{items}],"next_cursor":{json.dumps(following)}}}'
-    return Response(body, headers=paging.link(request, following), media_type=JSON_TYPE)
+    return Response(body, headers=paging.link(request, following), media_type=documents.JSON)
 
 
 @router.get(
@@ -168,13 +166,13 @@ def get_quote(request: Request, quote_id: str, caller: Caller = allow("quotes:re
     """A quote as it was made; only its status can have changed."""
     if not _accepts_json(request.headers.get("accept")):
         raise problems.NotAcceptable("A quote is answered as application/json")
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         quote = _find(repository.get(connection, caller.team_id, quote_id))
     body = quote.as_json()
     headers = {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Vary": "Accept", "Cache-Control": "private, no-cache"}
     if _matches(request.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=JSON_TYPE)
+    return Response(body, headers=headers, media_type=documents.JSON)
 
 
 @router.get(
@@ -189,9 +187,9 @@ def get_evidence(
     caller: Caller = allow("quotes:read"),
 ) -> Response:
     """Published measurements, each with its source and how its run differs from the quoted one."""
-    with _database(request).read() as connection:
+    with api.database(request).read() as connection:
         quote = _find(repository.get(connection, caller.team_id, quote_id))
-    return Response(documents.dump(evidence.of(run_of(quote.estimate()["spec"]), limit)), media_type=JSON_TYPE)
+    return Response(documents.dump(evidence.of(run_of(quote.estimate()["spec"]), limit)), media_type=documents.JSON)
 
 
 @router.post(
@@ -206,7 +204,7 @@ def create_revision(
 ) -> Response:
     """A new quote from a change to the spec (a JSON merge patch) or from what a pilot measured; the old one stays as it was."""
     received = body.json()
-    database = _database(request)
+    database = api.database(request)
     with database.read() as connection:
         quote = _find(repository.get(connection, caller.team_id, quote_id))
         beside = repository.newest_revision(connection, caller.team_id, quote.id)
@@ -241,16 +239,11 @@ def create_revision(
     return answer.response()
 
 
-def _database(request: Request) -> Database:
-    database: Database = request.app.state.database
-    return database
-
-
 def _store(request: Request, caller: Caller, use: idempotency.Once, priced: Priced, supersedes_id: str | None = None) -> Answer:
     """Store one quote, and the answer for whoever repeats the request; committed when this returns."""
     new = priced.to_store(supersedes_id)
     answer = Answer(201, repository.envelope(new.document, new), {"Location": f"/v1/quotes/{new.id}"})
-    with _database(request).write() as work:
+    with api.database(request).write() as work:
         repository.add(work.connection, caller.team_id, [new])
         use.keep(work.connection, answer)
         work.commit()
@@ -291,7 +284,7 @@ def _accepts_json(accept: str | None) -> bool:
         return True
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if media_type in ("*/*", "application/*", JSON_TYPE) and "q=0" not in parameters:
+        if media_type in ("*/*", "application/*", documents.JSON) and "q=0" not in parameters:
             return True
     return False
 

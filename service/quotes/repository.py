@@ -152,14 +152,9 @@ def envelope(document: str, quote: Stored | New | None, *, engine_version: str =
         head |= {"engine_version": engine_version, "calibration_version": calibration_version, "status": "open"}
     else:
         head = {name: getattr(quote, name) for name in ENVELOPE}
-        head["created_at"] = timestamp(quote.created_at)
+        head["created_at"] = documents.timestamp(quote.created_at)
     text = documents.dump(head)
     return text[:-1] + ("," if len(document) > 2 else "") + document[1:]
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC."""
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:

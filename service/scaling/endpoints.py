@@ -28,7 +28,6 @@ from .schemas import (
 
 router = APIRouter(prefix="/scaling", tags=["scaling"])
 
-JSON_TYPE = "application/json"
 SHARES = (1 / 2, 1 / 3, 1 / 5)  # of the optimum's size, for the smaller models
 
 
@@ -72,7 +71,7 @@ def compute_optimal(body: JsonBody, caller: Caller = allow("quotes:read", "quote
         not_promised=scaling.PROMISES,
         warnings=warnings,
     )
-    return Response(documents.dump(answer.model_dump()), media_type=JSON_TYPE)
+    return Response(documents.dump(answer.model_dump()), media_type=documents.JSON)
 
 
 @router.post(
@@ -96,7 +95,7 @@ def compute_speedup(body: JsonBody, caller: Caller = allow("quotes:read", "quote
     answer = SpeedupAnswer(
         before_seconds=job.before_seconds, after_seconds=job.after_seconds, speedup=job.speedup, stage_seconds_after=job.stages
     )
-    return Response(documents.dump(answer.model_dump()), media_type=JSON_TYPE)
+    return Response(documents.dump(answer.model_dump()), media_type=documents.JSON)
 
 
 def _loss(loss: Loss) -> PredictedLoss:

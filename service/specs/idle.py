@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from service.catalog import devices as device_catalog
-from service.estimation.items import Warning
+from service.estimation.items import Warning, no_effect
 from service.estimation.run import Run
 
 from .spec import HardwareSpec, RunSpec
@@ -19,7 +19,7 @@ def warnings(spec: RunSpec, run: Run) -> list[Warning]:
     found = [(f"/model/{name}", why) for name, why in _shape(spec.model, run)]
     if spec.hardware is not None:
         found += [(f"/hardware/{name}", why) for name, why in (*_links(spec.hardware, run), *_override(spec.hardware, run))]
-    return [Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in found]
+    return [no_effect(pointer, why) for pointer, why in found]
 
 
 def _shape(spec: ModelSpec, run: Run) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from service.estimation.items import Warning
+from service.estimation.items import Warning, no_effect
 from service.estimation.memory.offload import FULLY_SHARDED
 from service.estimation.memory.phases import FOREACH
 from service.estimation.run import Layout, Run, Software
@@ -26,7 +26,7 @@ def effective(software: Software, layout: Layout) -> Software:
 def warnings(spec: RunSpec, run: Run) -> list[Warning]:
     """One warning for every such field; a default, said aloud as an answer's spec does, is no mistake."""
     return [
-        *(Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer) for pointer, why in _idle(spec, run)),
+        *(no_effect(pointer, why) for pointer, why in _idle(spec, run)),
         *(
             Warning(code="saves_no_memory", detail=f"{pointer} saves no memory: {why}", pointer=pointer)
             for pointer, why in _vain(spec, run)

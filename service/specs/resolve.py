@@ -9,7 +9,7 @@ from service.catalog import devices as device_catalog
 from service.estimation import parameters
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
-from service.estimation.items import Warning
+from service.estimation.items import Warning, no_effect
 from service.kit.documents import nearest
 
 from . import counted, idle, layouts, memory_fields, resolve_job
@@ -66,7 +66,7 @@ def resolve(spec: RunSpec) -> Resolved:
         decoder_length = top.take("decoder_sequence_length", sequence_length)
     elif spec.decoder_sequence_length is not None:
         top.take("decoder_sequence_length")
-        warnings.append(_no_effect("/decoder_sequence_length", "the model has no decoder of its own"))
+        warnings.append(no_effect("/decoder_sequence_length", "the model has no decoder of its own"))
 
     software_section = Section(spec.software, "/software", provenance)
     stack: r.Stack = software_section.take("stack", "hf_transformers")
@@ -125,10 +125,6 @@ def resolve(spec: RunSpec) -> Resolved:
     )
 
 
-def _no_effect(pointer: str, because: str) -> Warning:
-    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {because}", pointer=pointer)
-
-
 def _method(
     spec: MethodSpec | None, architecture: Architecture, top: Section, provenance: dict[str, str], warnings: list[Warning]
 ) -> r.Method:
@@ -154,7 +150,7 @@ def _method(
         modules_to_save=tuple(saved),
     )
     if alpha != float(rank):
-        warnings.append(_no_effect("/method/lora/alpha", "it scales the adapters' output and costs nothing"))
+        warnings.append(no_effect("/method/lora/alpha", "it scales the adapters' output and costs nothing"))
     quantization = None
     given = None if spec is None else spec.quantization
     if kind == "qlora" or given is not None:
@@ -167,9 +163,9 @@ def _method(
         else:
             block = quant.take("block_size", 128) if form == "gptq_int4" else quant.take("block_size")
             if form == "int8" and block is not None:
-                warnings.append(_no_effect("/method/quantization/block_size", "int8 keeps one scale a row"))
+                warnings.append(no_effect("/method/quantization/block_size", "int8 keeps one scale a row"))
             if quant.take("double_quantization", False):
-                warnings.append(_no_effect("/method/quantization/double_quantization", f"{form} has no second quantization"))
+                warnings.append(no_effect("/method/quantization/double_quantization", f"{form} has no second quantization"))
             quantization = r.Quantization(format=form, block_size=block or 128)
     return r.Method(kind=kind, objective=objective, lora=lora, quantization=quantization)
 
@@ -262,9 +258,9 @@ def _software(section: Section, stack: r.Stack, checkpointing: str, top: Section
         cpu_offload=frozenset() if offload in ("none", ["none"]) else frozenset(offload),
     )
     if software.checkpoint_reentrant and checkpointing == "none":
-        warnings.append(_no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
+        warnings.append(no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
     if software.logits_dtype_bytes is not None and not (software.compile and software.logits_dtype_bytes <= 2):
-        warnings.append(_no_effect("/software/logits_dtype_bytes", "only a compiled loss keeps the width that its logits have"))
+        warnings.append(no_effect("/software/logits_dtype_bytes", "only a compiled loss keeps the width that its logits have"))
     top.out["software"] = section.out
     return software
 
@@ -297,12 +293,12 @@ def _layout(
         group = section.take("shard_group_size", min(data, per_node))
     elif group is not None:
         section.take("shard_group_size")
-        warnings.append(_no_effect("/parallelism/shard_group_size", "only hybrid sharding has groups"))
+        warnings.append(no_effect("/parallelism/shard_group_size", "only hybrid sharding has groups"))
         group = None
     if virtual > 1 and pipeline == 1:
-        warnings.append(_no_effect("/parallelism/virtual_pipeline", "there is one pipeline stage"))
+        warnings.append(no_effect("/parallelism/virtual_pipeline", "there is one pipeline stage"))
     if sequence_parallel and tensor == 1:
-        warnings.append(_no_effect("/parallelism/sequence_parallel", "it divides activations over tensor-parallel ranks, and there is one"))
+        warnings.append(no_effect("/parallelism/sequence_parallel", "it divides activations over tensor-parallel ranks, and there is one"))
     if expert > devices:
         warnings.append(
             Warning(

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
-from service.estimation.items import Warning
+from service.estimation.items import Warning, no_effect
 
 from .errors import spec_error
 from .section import Section
@@ -35,11 +35,11 @@ def resolve_data(
     truncation: bool = section.take("truncation", True)
     # A default said aloud is no mistake: the spec of an answer, posted again, is not warned of it.
     if cross and packing != "packed":
-        warnings.append(_no_effect("/data/cross_sample_attention", "samples are not packed into one sequence"))
+        warnings.append(no_effect("/data/cross_sample_attention", "samples are not packed into one sequence"))
     if histogram is None and packing != "packed":
-        warnings.append(_no_effect("/data/packing", "total_tokens gives no sample lengths, so that there is nothing to pad"))
+        warnings.append(no_effect("/data/packing", "total_tokens gives no sample lengths, so that there is nothing to pad"))
     if histogram is None and not truncation:
-        warnings.append(_no_effect("/data/truncation", "total_tokens gives no sample lengths, so that nothing is cut"))
+        warnings.append(no_effect("/data/truncation", "total_tokens gives no sample lengths, so that nothing is cut"))
     datasets = section.items("datasets", {})
     unique = spec.unique_tokens
     if unique is None and histogram is None:
@@ -56,10 +56,6 @@ def resolve_data(
         unique_tokens=unique,
         dataset_versions=tuple(f"{d['name']}@{d['version']}" if "version" in d else d["name"] for d in datasets),
     )
-
-
-def _no_effect(pointer: str, because: str) -> Warning:
-    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {because}", pointer=pointer)
 
 
 def _histogram(spec: DataSpec, architecture: Architecture, section: Section) -> tuple[tuple[int, int, int], ...]:
