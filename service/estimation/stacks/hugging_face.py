@@ -24,12 +24,16 @@ from .profile import (
     Stack,
 )
 
+T5 = ("t5", "mt5", "umt5")  # the same modules, but for where the position bias is looked up
 BLOCKS = BlockRule(
     norms={
         "family:gemma": NormRule(
             input_copy=(4, 4, 4), normalized=(4, 4, 4), statistics=4, half_input_copy=4, half_normalized=4, trained_scale_copy=4
         ),
-        "family:t5": NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
+        **dict.fromkeys(
+            (f"family:{name}" for name in T5),
+            NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
+        ),
         "rms": NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2),
         "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0),
     },
@@ -45,11 +49,11 @@ BLOCKS = BlockRule(
         # BERT's, too, softmaxes in the scores' own width.
         score_bytes={
             "": (6, 6, 4),
-            **dict.fromkeys(("gpt2", "t5", "bert", "roberta", "xlm-roberta", "camembert"), (2, 6, 4)),
+            **dict.fromkeys(("gpt2", *T5, "bert", "roberta", "xlm-roberta", "camembert"), (2, 6, 4)),
         },
         second_output=(True, True, False),
     ),
-    product_copies={"t5": (0, 2, 0)},
+    product_copies=dict.fromkeys(T5, (0, 2, 0)),
     router_copies={"deepseek": (4, 0, 0)},
     # Routers that leave the weights of the chosen experts in 32 bits, so that the experts' weighted outputs are too; others
     # cast them back to the hidden state's width (transformers' modeling files: the router's last line).
@@ -63,7 +67,10 @@ LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 
 # torch.compile with the default partitioner keeps what matrix products and attention read and recomputes what lies between.
 COMPILED_NORMS = {
     "family:gemma": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
-    "family:t5": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    **dict.fromkeys(
+        (f"family:{name}" for name in T5),
+        NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    ),
     "rms": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
     "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
 }
@@ -90,7 +97,7 @@ HUGGING_FACE = Stack(
     loss=LOSS,
     compiled_loss=COMPILED_LOSS,
     fused_loss=FUSED_LOSS,
-    loss_by_family={"t5": LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8))},
+    loss_by_family=dict.fromkeys(T5, LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8))),
     # Qwen's GPTQ Q-LoRA script runs fp16 under DeepSpeed: no autocast, cross entropy on 16-bit logits.
     loss_by_quantization={"gptq_int4": LossRule(saved=(2, 2, 4), forward_extra=(4, 4, 4), backward_extra=(6, 6, 8))},
     selective=SelectiveRule(kind="scores"),
