@@ -132,6 +132,9 @@ def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
         return Kept()
     squares = 8.0 if trained.attention else 0.0  # the look-up of the bias keeps its 64-bit indices
     bias = RESIDUAL[mode] * a.query_heads
+    if _own_bias(rules, family):  # every block does (``_attention``); the first reads the encoder's output for all
+        encoded = COMPUTE[mode] * hidden if layer.cross_attention is not None and trained.attention and mode != AUTOCAST else 0.0
+        return Kept(replicated=encoded)
     if layer.cross_attention is None:
         return Kept(squares=squares, shared_squares=bias)
     squares += COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
@@ -142,6 +145,10 @@ def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
 def _relative(rules: BlockRule, family: str) -> bool:
     """Whether a learned relative position bias is added to the scores (and kept as a mask by the fused kernels)."""
     return family.startswith(rules.attention.relative_bias_families)
+
+
+def _own_bias(rules: BlockRule, family: str) -> bool:
+    return family.startswith(rules.attention.own_bias_families)
 
 
 def _inputs_shared(trained: Trained, matrices: Collection[Matrix], mode: Mode) -> bool:
@@ -261,6 +268,8 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         squares = width * a.query_heads if _relative(rules, family) else 0.0
     else:
         scores = score_bytes(rules, family, a, mode) * a.query_heads
+    if _own_bias(rules, family) and trained.attention:
+        squares += 8.0  # the look-up's indices
     total = Kept(replicated=replicated, split=split, scores=scores, squares=squares, single=width * single)
     if layer.cross_attention is not None:
         total += _cross(rules, family, layer.cross_attention, mode, fused, trained, layer)
@@ -273,8 +282,9 @@ def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool,
     keys = (a.query_heads if rules.attention.repeats_key_values[mode] or not fused else a.key_value_heads) * a.query_key_dim
     kept = width * (queries + 2 * keys + (queries if fused or trained.attention else 0))
     replicated = 2.0 * width * queries if mode == AUTOCAST and trained.attention else 0.0  # two casts of the encoder's output
+    zeros = width * a.query_heads if _own_bias(rules, family) else 0.0  # its mask
     if fused:
-        return Kept(split=kept + 4.0 * a.query_heads, squares=1.0 if trained.attention else 0.0, replicated=replicated)
+        return Kept(split=kept + 4.0 * a.query_heads, squares=zeros + (1.0 if trained.attention else 0.0), replicated=replicated)
     return Kept(split=kept, scores=score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
 
 

@@ -212,7 +212,9 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         mlp_trained=method.part("mlp"),
         bias_trained=method.embeddings,
         cross=model.encoder_decoder,
-        encoded_kept=mode != AUTOCAST and method.part("attention") and any(decoder and kept.shared_squares for _, kept, decoder in firsts),
+        encoded_kept=mode != AUTOCAST
+        and method.part("attention")
+        and any(decoder and (kept.shared_squares or kept.replicated > 0.0) for _, kept, decoder in firsts),
         scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),
         head_per_token=model.head is not None and model.head.per_token,
         quantized_head=stack.quantized_outside and run.method.quantization is not None,

@@ -49,6 +49,7 @@ class AttentionRule:
     score_bytes: Mapping[str, Widths]  # per score of the eager path, by family; "" is the default
     softcap_bytes: Widths = (2, 2, 4)
     relative_bias_families: tuple[str, ...] = ("t5", "mt5", "umt5", "longt5")
+    own_bias_families: tuple[str, ...] = ("umt5",)  # of them, those whose every block looks its own up
     scores_dropped: bool = False  # score_bytes has the mask and the dropped copy in it
     second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
 
