@@ -24,6 +24,7 @@ DEVICES = (
     "b300-sxm-288gb",
 )  # fmt: skip
 MOST_DEVICES = 64  # times as many devices as asked for: more are another project
+MOST_FACTOR = 1024  # that a micro-batch is divided by on the way to one sequence
 SHORTEST, SHORTEST_SHARE = 512, 8  # tokens, and of the length asked for: a shorter sequence is another task
 LENGTH_GRAIN = 256
 OTHER_OPTIMIZERS = {
@@ -98,7 +99,9 @@ def _same(run: Run) -> Iterator[Kind]:
     stack = STACKS[software.stack]
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
         yield Kind(group="same", steps=({"optimizer": {"implementation": "fused"}},))
-    smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
+    # Divisors, largest first: by the factors that anyone would take out, and one sequence in the end.
+    smaller = [micro // factor for factor in range(2, min(micro, MOST_FACTOR) + 1) if micro % factor == 0]
+    smaller += [1] if micro > MOST_FACTOR else []
     if smaller:
         yield Kind(group="same", steps=tuple({"batch": {"micro_batch_size": size}} for size in smaller))
     if int(layout.data) * int(layout.context) > 1:

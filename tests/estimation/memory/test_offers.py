@@ -259,3 +259,11 @@ def test_an_offered_layout_is_one_that_can_run() -> None:
             heads = run.architecture.layers[0].attention.query_heads
             assert heads % int(run.layout.tensor) == 0, name
             assert int(run.layout.tensor) <= 8
+
+
+def test_an_absurd_micro_batch_is_answered_at_once() -> None:
+    """Its divisors are not counted up to."""
+    spec = merged(SCENES["dpo"], {"batch": {"micro_batch_size": 10**17}})
+    assert {key: value for row in offers(spec) for key, value in row["change"].get("batch", {}).items() if key == "micro_batch_size"} == {
+        "micro_batch_size": 1
+    }
