@@ -177,7 +177,15 @@ def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
         )
         labels += [{"quote_id": quote.id, "key": key, "value": value} for key, value in quote.labels.items()]
         items += [
-            {"quote_id": quote.id, "position": position, **{name: item[name] for name in ("code", "expected", "low", "high", "basis")}}
+            {
+                "quote_id": quote.id,
+                "position": position,
+                "code": item["code"],
+                "basis": item["basis"],
+                **{
+                    name: None if item[name] is None else float(item[name]) for name in ("expected", "low", "high")
+                },  # beyond 64-bit integers
+            }
             for position, item in enumerate(quote.items)
             if item["expected"] is not None
         ]
