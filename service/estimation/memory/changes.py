@@ -9,8 +9,8 @@ from typing import Any
 from ..run import Run
 from ..stacks import STACKS
 from .beside import generates
+from .moments import FOREACH
 from .offload import FULLY_SHARDED
-from .phases import FOREACH
 
 Change = dict[str, Any]
 

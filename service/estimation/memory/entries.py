@@ -13,7 +13,7 @@ from ..items import Basis, Item
 from ..run import Run
 from ..spread import prior
 from .offload import offloaded
-from .phases import ACTIVE, PARTS, Phase
+from .phase import ACTIVE, PARTS, Phase
 from .setting import Setting
 from .stages import ranks
 from .widening import below_the_device, unlike

@@ -18,7 +18,7 @@ from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
 from .offload import host_bytes, offloaded
-from .phases import ACTIVE, Phase
+from .phase import ACTIVE, Phase
 from .setting import Setting, setting
 from .stages import ranks
 
@@ -106,9 +106,9 @@ def _peaks(run: Run, known: Setting) -> Peaks:
     outside = rule.framework_bytes + communication
     engine = bool(known.stack.step_buffers)
     for phase in live.phases(run, known):
-        rank = _rank(run, known, outside, phase)
+        rank = _rank(run, known, outside, phase) if engine else phase.allocated
         better = rank > worst
-        if not anywhere(better):
+        if better is False or not anywhere(better):
             continue
         active = where(better, phase.active, active)
         late = where(better, phase.late, late) if rule.late_gradients else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ..numeric import Number, where
 from ..run import Run
 from ..stacks.profile import COMPUTE
-from .offload import offloaded, stepped_per_rank
+from .offload import stepped_per_rank
 from .setting import Setting
 from .sizes import Size, add, divided
 from .stages import Ranks
@@ -44,9 +44,9 @@ class States:
         return Model(self.weights, gradients, self.master, self.optimizer)
 
 
-def states_of(run: Run, setting: Setting, spread: Ranks, own: Size) -> States:
-    """What a rank of a stage holds of the models that are trained, and of those that stand beside them."""
-    precision, width, held = run.precision, COMPUTE[setting.mode], offloaded(run, setting)
+def states_of(run: Run, setting: Setting, spread: Ranks, own: Size, held: frozenset[str]) -> States:
+    """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
+    precision, width = run.precision, COMPUTE[setting.mode]
     trained = add(own.trained, own.adapters)
     # Under adapters the base is frozen; the other widths are the trained part's.
     weights: Number = own.weights * precision.weight_bytes

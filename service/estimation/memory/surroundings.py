@@ -1,0 +1,242 @@
+"""What a moment of a training step takes place in: all that a pipeline stage holds whatever its blocks are at.
+
+Computed once a stage: what autograd keeps, autocast's copies of the weights, and how far the gradients have come at the
+milestones of a backward pass. ``moments`` adds what only one moment has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..numeric import Number, maximum, minimum, where
+from ..run import Run
+from ..stacks.profile import COMPUTE
+from .micro import Micro
+from .phase import Phase
+from .setting import Setting
+from .sharded import Sharded, sharded
+from .sizes import Size, add, block_bytes
+from .stages import Ranks, Stage
+from .states import Model, States
+
+# States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
+WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
+
+
+@dataclass(slots=True)
+class Saved:
+    """What autograd keeps on a stage, in bytes."""
+
+    all: Number  # of all micro-batches in flight, when the forward pass of the last one ends
+    others: Number  # the same without the micro-batch whose backward pass runs
+    recomputed: Number  # values of the one block that checkpointing makes again
+    last: Number  # in the last block of the backward pass, the stage's first: its own values and what the others keep
+    encoded: Number  # the encoder's output
+    images: Number  # cast for the patch convolution, until the forward pass is over
+    lingering: Number  # what outlives the backward pass
+
+
+@dataclass(slots=True)
+class Casts:
+    """Autocast's 16-bit copies of the weights, in bytes; none in other modes."""
+
+    all: Number  # at the end of the forward pass
+    kept: Number  # from there on, of what is not recomputed
+    block: Number  # of the one block that recomputation casts again: it runs under an autocast of its own
+    head: Number
+    within: Number  # ``kept`` without the head's, which goes with the loss
+
+
+NO_CASTS = Casts(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the gradients have come, in bytes, and the states that stand with them at the milestones of a backward pass."""
+
+    states: States
+    element_bytes: float  # of a gradient that stays on the device
+    standing: Number  # from earlier micro-batches
+    at_head: Number  # those of the head with them
+    almost: Number  # those of all but the stage's first block and the token table
+    table: Number  # the token table's own, whole
+    before: Model  # nothing of this micro-batch yet
+    after_head: Model
+    nearly: Model  # ``almost``
+    complete: Model
+
+    def of(self, elements: Number) -> Number:
+        """Gradients of as many elements of a rank, as they are sharded."""
+        return elements * self.element_bytes / self.states.gradients_over
+
+    def grown(self, so_far: Number, more: Number) -> Model:
+        """The states when more gradients have come."""
+        return self.states.having(minimum(self.states.gradients, so_far + more))
+
+    def missing(self, whole: Number) -> Model:
+        """The states while some, in bytes before sharding, are still to come."""
+        return self.states.having(maximum(self.standing, self.states.gradients - whole / self.states.gradients_over))
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """All of it for one stage, in bytes."""
+
+    run: Run
+    setting: Setting
+    spread: Ranks
+    stage: Stage
+    own: Size
+    micro: Micro
+    host: frozenset[str]  # what is held in host memory
+    shard: Sharded
+    saved: Saved
+    casts: Casts
+    gradients: Progress
+    fixed: Number  # transients throughout the step: workspaces, buckets, images
+    forward_fixed: Number  # with the weights gathered for a block
+    backward_fixed: Number  # and with the gradients that wait for their reduction
+    late_share: float
+
+    def phase(self, name: str, model: Model, activations: Number, logits: Number, transient: Number, *more: Number) -> Phase:
+        """A moment of the named phase; its transients are added up in the order given."""
+        for value in more:
+            transient = add(transient, value)
+        return Phase(name, self.stage.index, model, activations, logits, transient, self._late(model) if self.late_share else 0.0)
+
+    def _late(self, model: Model) -> Number:
+        return maximum(self.gradients.states.gradients - model.gradients, 0.0) * self.late_share
+
+    def forward(self, activations: Number, *transients: Number) -> Phase:
+        """A moment inside the blocks of a forward pass."""
+        return self.phase("forward", self.gradients.before, activations, 0.0, self.forward_fixed, *transients)
+
+    def backward(self, model: Model, activations: Number, *transients: Number) -> Phase:
+        """A moment inside the blocks of a backward pass, or behind them."""
+        transient = self.backward_fixed
+        for value in transients:
+            transient = add(transient, value)
+        return Phase("backward", self.stage.index, model, activations, 0.0, transient, self._late(model) if self.late_share else 0.0)
+
+
+def surroundings(
+    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, micro: Micro, host: frozenset[str]
+) -> Surroundings:
+    """The surroundings of a stage's moments."""
+    shard = sharded(run, setting, spread, own, states, host)
+    fixed = _fixed(run, setting, spread, stage, own, micro, shard, host)
+    forward = add(fixed, shard.gathered)
+    return Surroundings(
+        run=run,
+        setting=setting,
+        spread=spread,
+        stage=stage,
+        own=own,
+        micro=micro,
+        host=host,
+        shard=shard,
+        saved=_saved(setting, spread, stage, own, micro, host),
+        casts=_casts(setting, spread, stage, own),
+        gradients=_progress(run, setting, spread, stage, own, states, host),
+        fixed=fixed,
+        forward_fixed=forward,
+        backward_fixed=add(forward, shard.unreduced),
+        late_share=setting.late_share if setting.stack.overheads.late_gradients else 0.0,
+    )
+
+
+def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, host: frozenset[str]) -> Saved:
+    encoded: Number = stage.last * micro.encoded if setting.cross else 0.0
+    one = _saved_of_one(setting, spread, stage, own, micro, encoded)
+    kept = one * stage.in_flight
+    others = kept - one
+    if "activations" in host:
+        kept = minimum(kept, 2.0 * one / maximum(own.blocks, 1.0))
+        others = 0.0
+    last = add(others, own.kept_block)
+    if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
+        last = last + (micro.residual - micro.kept_twice)
+    lingering: Number = 0.0
+    if stage.first and setting.input_gradient:
+        lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * micro.residual
+    if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
+        lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
+    return Saved(
+        all=kept,
+        others=others,
+        recomputed=own.kept_block - micro.kept_twice if setting.recomputes else 0.0,
+        last=last,
+        encoded=encoded,
+        images=micro.cast_images if setting.pixels and stage.first and not setting.trained_outside else 0.0,
+        lingering=lingering,
+    )
+
+
+def _saved_of_one(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, encoded: Number) -> Number:
+    """What blocks and what stands before them keep of one micro-batch."""
+    kept: Number = own.kept
+    if stage.first and not setting.recomputes:
+        for _, extra, decoder in setting.first_blocks:
+            kept = kept + block_bytes(setting, extra, spread, decoder)
+    elif stage.first:
+        local = setting.length / spread.context
+        if setting.first_positions:
+            kept = kept + setting.first_positions * local
+        if setting.first_squares:
+            kept = kept + setting.first_squares * (local * setting.length) / spread.tensor
+    if setting.cross and setting.checkpointing == "full":  # the encoder's output is an input of every decoder block
+        kept = kept + encoded
+    if stage.first and setting.embedding_masks:
+        kept = kept + micro.embedding_masks
+    if setting.stack.keeps_stage_outputs:
+        kept = kept + micro.residual * (1.0 - stage.last)
+    if setting.pixels and stage.first:
+        if setting.trained_outside:  # the patch convolution's weight wants its input for its gradient
+            kept = add(kept, micro.cast_images)
+        if setting.input_gradient:  # asked of the convolution's output, which no block keeps
+            kept = kept + micro.residual
+    return kept
+
+
+def head_weights(setting: Setting, spread: Ranks, stage: Stage) -> Number:
+    """Elements of the head on a rank, tied or not."""
+    return stage.last * (setting.hidden * setting.vocabulary / spread.tensor)
+
+
+def _casts(setting: Setting, spread: Ranks, stage: Stage, own: Size) -> Casts:
+    if not setting.casts:
+        return NO_CASTS
+    head, every = 2.0 * head_weights(setting, spread, stage), 2.0 * own.matrices
+    kept = add(head, 2.0 * setting.outside_matrices * stage.last) if setting.recomputes else every
+    return Casts(every, kept, 2.0 * own.cast_block if setting.recomputes else 0.0, head, kept - head)
+
+
+def _progress(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, host: frozenset[str]) -> Progress:
+    precision, width, gradients = run.precision, COMPUTE[setting.mode], states.gradients
+    element_bytes = 0.0 if "gradients" in host else precision.gradient_bytes
+    complete = states.having(gradients)
+    if setting.stack.sharding.persistent_gradients:  # buffers that live through the whole step
+        table = own.trained_embedding * width
+        return Progress(states, element_bytes, gradients, gradients, gradients, table, complete, complete, complete, complete)
+    table = own.trained_embedding * max(precision.gradient_bytes, width)
+    standing = where(spread.accumulation > 1, gradients, 0.0)
+    at_head = maximum(standing, (own.trained_head + setting.outside_adapters * stage.last) * element_bytes / states.gradients_over)
+    still_missing = own.trained_block * precision.gradient_bytes
+    if not setting.tied_trained:
+        still_missing = still_missing + table
+    almost = maximum(standing, gradients - still_missing / states.gradients_over)
+    before, after_head, nearly = map(states.having, (standing, at_head, almost))
+    return Progress(states, element_bytes, standing, at_head, almost, table, before, after_head, nearly, complete)
+
+
+def _fixed(
+    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, shard: Sharded, host: frozenset[str]
+) -> Number:
+    """What stands throughout the step beside the states."""
+    fixed: Number = add(setting.stack.overheads.workspace_bytes, shard.buckets)
+    if run.optimizer.name in WIDE_STATES and not host & {"optimizer", "states"}:
+        wider = max(WIDE_STATES[run.optimizer.name] - run.precision.optimizer_state_bytes, 0.0)
+        fixed = fixed + own.trained_embedding * wider / spread.states_over
+    if setting.pixels and stage.first:  # the batch's images
+        fixed = fixed + micro.images
+    return fixed
