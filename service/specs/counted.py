@@ -17,7 +17,11 @@ ASSUMED_HEAD_DIM = 128  # of nearly all published decoders from 7 B on
 
 
 class Contradiction(ValueError):
-    """A count that no model of the given shape can have."""
+    """A shape that no model has, or a count that no model of the given shape has; ``field`` is the one at fault."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
 
 
 @lru_cache(maxsize=512)
@@ -57,8 +61,13 @@ def architecture(
         notes.append(f"{heads} attention heads of {width}")
     else:
         heads = num_attention_heads
-        width = head_dim or max(1, hidden // heads)
+        if head_dim is None and hidden % heads:
+            raise Contradiction("hidden_size", "must be a multiple of num_attention_heads where head_dim is not given")
+        width = head_dim or hidden // heads
     groups = num_key_value_heads or heads
+    if heads % groups:
+        words = "" if num_attention_heads is not None else f", which is assumed to be {heads}: give it"
+        raise Contradiction("num_key_value_heads", "must divide num_attention_heads" + words)
     if num_key_value_heads is None:
         notes.append("as many key and value heads as query heads")
     vocabulary = vocab_size or ASSUMED_VOCABULARY
@@ -72,7 +81,7 @@ def architecture(
     tables = vocabulary * hidden * (1 if tied else 2)
     if min(target, parameter_count) <= tables:
         words = f"vocab_size {vocabulary}" + (", which is assumed: give it" if vocab_size is None else "")
-        raise Contradiction(f"fewer parameters than the embedding and the head alone hold: {tables} with {words}")
+        raise Contradiction("parameter_count", f"fewer parameters than the embedding and the head alone hold: {tables} with {words}")
     if intermediate_size is None:
         intermediate = _solve(target, shape, layers, vocabulary, tied)
         shape = replace(shape, intermediate=intermediate)

@@ -16,7 +16,7 @@ _SPEED_GIVEN = "efficiency gives the speed, so that none is predicted from it (o
 
 def warnings(spec: RunSpec, run: Run) -> list[Warning]:
     """One warning for every such figure. The catalog's own value, said aloud as an answer's spec does, is no mistake."""
-    found = [(f"/model/{name}", why) for name, why in _shape(spec.model, run)]
+    found = [(f"/model/{name}", why) for name, why in (*_shape(spec.model, run), *_stored(spec, run))]
     if spec.hardware is not None:
         found += [(f"/hardware/{name}", why) for name, why in (*_links(spec.hardware, run), *_override(spec.hardware, run))]
     return [no_effect(pointer, why) for pointer, why in found]
@@ -28,6 +28,18 @@ def _shape(spec: ModelSpec, run: Run) -> Iterator[tuple[str, str]]:
     for name in ModelSpec.model_fields:
         if name not in ("parameter_count", "active_parameter_count") and getattr(spec, name) is not None:
             yield name, "without both num_hidden_layers and hidden_size there is no shape"
+
+
+def _stored(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
+    """How a checkpoint is stored is not how a run holds its weights: only ``method.quantization`` says that a base stays quantized."""
+    config = spec.model.hf_config or {}
+    said = spec.method is not None and spec.method.quantization is not None and spec.method.quantization.format is not None
+    nested = config.get("text_config")
+    for where, holder in (("hf_config", config), ("hf_config/text_config", nested if isinstance(nested, dict) else {})):
+        if holder.get("quantization_config") and not said:
+            kept = run.method.quantization
+            held = f"at {run.precision.weight_bytes:g} bytes a parameter" if kept is None else f"as {kept.format}, the default"
+            yield f"{where}/quantization_config", f"weights are held {held}; method.quantization and precision say otherwise"
 
 
 def _links(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:

@@ -54,7 +54,7 @@ def resolve(spec: RunSpec) -> Resolved:
     if spec.external_ref is not None:
         Section(spec.external_ref, "/external_ref", provenance, top.out).take_all()
 
-    architecture = resolve_model(spec.model, top, provenance)
+    architecture = resolve_model(spec.model, top, provenance, warnings)
     contradiction = counted.contradiction(architecture)
     if contradiction is not None:
         warnings.append(Warning(code="count_contradicts_shape", detail=contradiction, pointer="/model/parameter_count"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from service.estimation.architecture import Architecture
@@ -14,7 +14,7 @@ from .dropout import with_dropout
 from .fields import ConfigError, Fields, UnknownModelType
 from .unlike import UNLIKE
 
-__all__ = ["ConfigError", "UnknownModelType", "model_types", "read"]
+__all__ = ["ConfigError", "Doubt", "UnknownModelType", "doubts", "model_types", "read"]
 
 READERS: dict[str, Callable[[Fields], Architecture]] = {
     **llama_like.READERS,
@@ -56,6 +56,8 @@ NESTS = {
     "smolvlm": "llama",
 }
 
+TOWERS = ("vision_config", "audio_config", "vision_tower")  # what a composite model holds beside its language model
+
 # Fields that say enough about an unknown type to read it as a Llama.
 GENERIC = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
@@ -63,6 +65,41 @@ GENERIC = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermedi
 def model_types() -> list[str]:
     """Every model type that is read by name."""
     return sorted({*READERS, *SAME_AS, *NESTS})
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a config's reading may not be the model that is trained; ``pointer`` is a JSON pointer within the config."""
+
+    code: str
+    pointer: str
+    detail: str
+
+
+def doubts(config: dict[str, Any]) -> list[Doubt]:
+    """What a caller must know of a config that was read, beyond the assumptions beside each figure."""
+    found: list[Doubt] = []
+    text, where = config.get("text_config"), ""
+    if isinstance(text, dict):
+        found += [
+            Doubt(
+                "tower_left_out", f"/{tower}", "only the language model is counted: this part's memory, parameters and compute come on top"
+            )
+            for tower in _towers(config)
+        ]
+        name, where = str(text.get("model_type") or NESTS.get(str(config.get("model_type")).lower(), "")), "/text_config"
+    else:
+        name = str(config.get("model_type") or "")
+    if SAME_AS.get(name.lower(), name.lower()) not in READERS:
+        shown = f"'{name[:64]}'" if name else "(none)"
+        found.append(
+            Doubt("unknown_model_type", f"{where}/model_type", f"model type {shown} is not known: read as a Llama from its fields")
+        )
+    return found
+
+
+def _towers(config: dict[str, Any]) -> list[str]:
+    return [key for key in TOWERS if config.get(key) is not None]
 
 
 def read(config: dict[str, Any]) -> Architecture:
@@ -124,7 +161,7 @@ def _read_nest(config: dict[str, Any], name: str, pointer: str) -> Architecture:
     if "tie_word_embeddings" not in inner and isinstance(config.get("tie_word_embeddings"), bool):
         inner["tie_word_embeddings"] = config["tie_word_embeddings"]
     model = _read(inner, where, nested=True)
-    towers = [key for key in ("vision_config", "audio_config", "vision_tower") if config.get(key) is not None]
+    towers = _towers(config)
     note = "only the language model (text_config) is counted"
     if towers:
         note += f"; the parameters and compute of {', '.join(towers)} are left out"
