@@ -15,6 +15,7 @@ from service.kit.documents import nearest
 from . import counted, idle, layouts, memory_fields, resolve_job
 from . import precision as widths
 from .errors import spec_error
+from .fields import MAX_COUNT
 from .resolve_data import resolve_data
 from .resolve_model import resolve_model
 from .section import Section
@@ -327,6 +328,12 @@ def _batch(spec: RunSpec, layout: r.Layout, top: Section, provenance: dict[str, 
     if total is None:
         micro: int = section.take("micro_batch_size", 1)
         accumulation = section.take("gradient_accumulation_steps", 1)
+        if micro * accumulation * layout.data > MAX_COUNT:
+            # The echo could not be posted again.
+            raise spec_error(
+                "/batch",
+                f"micro_batch_size x gradient_accumulation_steps x {layout.data} data-parallel ranks is over {MAX_COUNT} sequences",
+            )
         total = section.take("global_batch_size", micro * accumulation * layout.data, "derived")
         return r.Batch(micro_batch_size=micro, gradient_accumulation_steps=accumulation, global_batch_size=total)
     spread = 1 if accumulation is None else -(-total // (accumulation * layout.data))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.specs.errors import SpecError
 from service.specs.load import parse, run_of
 from service.specs.resolve import Resolved, resolve
 
@@ -235,3 +236,12 @@ def test_the_echo_gives_the_same_run(parts: dict[str, Any]) -> None:
     again = resolve(parse(json.loads(text)))
     assert again.run == first.run
     assert json.dumps(again.spec) == text
+
+
+@pytest.mark.parametrize(
+    "batch", [{"gradient_accumulation_steps": 10**18}, {"micro_batch_size": 10**9, "gradient_accumulation_steps": 10**10}]
+)
+def test_a_global_batch_that_could_not_be_posted_again_is_refused(batch: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as refused:
+        resolved(hardware={"device": "h100-sxm-80gb", "device_count": 2}, batch=batch)
+    assert [fault.pointer for fault in refused.value.errors] == ["/batch"]
