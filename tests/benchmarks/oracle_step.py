@@ -118,18 +118,27 @@ def config(name: str, depth: int | None, vocabulary: int | None) -> Any:
     return AutoConfig.for_model(values.pop("model_type"), **values)
 
 
-def adapted(model: Any, rank: int, targets: list[str] | None) -> Any:
-    """The model with adapters, on all linear layers unless some are named; made on the device, as fake tensors cannot be moved in place."""
+def adapted(model: Any, row: dict[str, Any]) -> Any:
+    """The model with adapters, on all linear layers unless some are named; made on the device, as fake tensors cannot be moved in place.
+
+    PEFT makes them as wide as the base, and then in 32 bits where that is 16-bit, unless told not to (``autocast_adapter_dtype``).
+    """
     import peft
     import torch
 
     move, place = torch.nn.Module.to, peft.tuners.tuners_utils.BaseTunerLayer._move_adapter_to_device_of_base_layer
+    half, usual = row.get("adapters") == "bf16", torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16 if half else usual)
     torch.nn.Module.to = lambda self, *_, **__: self
     peft.tuners.tuners_utils.BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *_, **__: None
     try:
         with torch.device(DEVICE):
-            return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets or "all-linear"))
+            wanted = peft.LoraConfig(
+                r=16, lora_alpha=32, target_modules=row["targets"] or "all-linear", lora_dropout=row.get("lora_dropout") or 0.0
+            )
+            return peft.get_peft_model(model, wanted, autocast_adapter_dtype=not half)
     finally:
+        torch.set_default_dtype(usual)
         torch.nn.Module.to = move
         peft.tuners.tuners_utils.BaseTunerLayer._move_adapter_to_device_of_base_layer = place
 
@@ -148,7 +157,7 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     kernels = torch.library.Library("aten", "IMPL", "CUDA")
     kernels.impl("silu_backward", lambda *_: None)  # that there is a kernel; fake tensors never call it
-    half, lora = row["mode"] == "bf16", row["train"] == "lora"
+    half, lora = row["mode"] == "bf16" or row.get("base") == "bf16", row["train"] == "lora"
     with FakeTensorMode(allow_non_fake_inputs=True), tracker() as known:
         with torch.device(DEVICE):
             shape = config(row["model"], row["depth"], row["vocab_size"])
@@ -158,7 +167,7 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
         model.config.use_cache = False
         model.train()
         if lora:
-            model = adapted(model, 16, row["targets"])
+            model = adapted(model, row)
         if row["input_grads"]:
             model.enable_input_require_grads()
         if row["gckpt"]:
@@ -206,6 +215,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--mode", default="bf16", choices=("bf16", "bf16_autocast", "fp32"))
+    parser.add_argument("--base", choices=("bf16",), help="16-bit weights under autocast")
+    parser.add_argument("--adapters", choices=("bf16",), help="as wide as a 16-bit base, where PEFT would make them 32-bit")
+    parser.add_argument("--lora-dropout", type=float)
     parser.add_argument("--attention", default="sdpa", choices=("sdpa", "eager"))
     parser.add_argument("--train", default="full", choices=("full", "lora"))
     parser.add_argument("--optimizer", default="foreach", choices=("foreach", "fused"))
@@ -234,6 +246,8 @@ def main() -> None:
         "keep_outputs": False,
         "input_grads": a.train == "lora" and a.checkpointing,
     }
+    # Said where they are not as the mode has them, so that older rows stand as they are.
+    row.update({key: value for key, value in (("base", a.base), ("adapters", a.adapters), ("lora_dropout", a.lora_dropout)) if value})
     print(json.dumps(measure(row, a.live)))
 
 

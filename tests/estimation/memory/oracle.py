@@ -28,6 +28,9 @@ SAME = (
     "steps",
     "keep_outputs",
     "input_grads",
+    "base",
+    "adapters",
+    "lora_dropout",
 )
 DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
 
@@ -54,10 +57,14 @@ def run(row: dict[str, Any]) -> Run:
         config["vocab_size"] = row["vocab_size"]
     method: dict[str, Any] = {"kind": "full"}
     if row["train"] == "lora":
-        method = {
-            "kind": "lora",
-            "lora": {"rank": 16, "target_modules": row.get("targets") or "all-linear", "input_grads": bool(row.get("input_grads"))},
+        lora = {
+            "rank": 16,
+            "target_modules": row.get("targets") or "all-linear",
+            "input_grads": bool(row.get("input_grads")),
+            "dropout": row.get("lora_dropout") or 0.0,
+            "adapter_bytes": 2 if row.get("adapters") == "bf16" else 4,
         }
+        method = {"kind": "lora", "lora": lora}
     return run_of(
         {
             "model": {"hf_config": config},
@@ -78,5 +85,6 @@ def run(row: dict[str, Any]) -> Run:
 
 def name(row: dict[str, Any]) -> str:
     """What tells a row from others."""
-    keys = ("model", "b", "s", "mode", "attn", "depth", "vocab_size", "train", "targets", "gckpt", "opt", "steps")
+    keys = ("model", "b", "s", "mode", "base", "adapters", "lora_dropout", "attn", "depth", "vocab_size", "train", "targets", "gckpt", "opt")
+    keys += ("steps",)
     return " ".join(str(row[key]) for key in keys if row.get(key) is not None)
