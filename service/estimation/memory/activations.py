@@ -37,6 +37,15 @@ class Adapter:
         return compute_bytes + mask if self.dropout else 0.0
 
     @property
+    def autocasts(self) -> bool:
+        """Whether autocast stands over the frozen base, whose norms it then widens, and casts wider adapters."""
+        return self.autocast and not self.gathered
+
+    def frame_bytes(self, compute_bytes: float) -> float:
+        """Bytes per input element of the cast that the adapted layer makes and its frame holds until it returns."""
+        return self.element_bytes if self.element_bytes > compute_bytes and not self.gathered else 0.0
+
+    @property
     def inner_bytes(self) -> float:
         """Bytes per rank of the value between the two low-rank matrices."""
         return 2.0 if self.autocast or self.gathered else self.element_bytes
@@ -88,7 +97,7 @@ def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, 
         return Kept()
     kept = _norms(rules, family, hidden, layer, mode, trained) + _attention(rules, family, hidden, layer, mode, fused, trained)
     kept += feed_forward(rules, family, hidden, layer, mode, trained)
-    kept += _adapters(layer, mode, trained)
+    kept += _adapters(norm_rule(rules, family, layer), layer, mode, trained)
     kept += _masks(rules, family, hidden, layer, mode, fused)
     if first:
         kept += _first(rules, family, hidden, layer, mode, fused, trained)
@@ -180,6 +189,16 @@ def norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
     return rules.norms[layer.norm]
 
 
+def norm_input(rule: NormRule, mode: Mode, adapter: Adapter | None) -> float:
+    """Bytes per element that a norm of the residual stream keeps of its input."""
+    return rule.half_input_copy if mode == HALF and adapter is not None and adapter.autocasts else rule.input_copy[mode]
+
+
+def norm_output(rule: NormRule, mode: Mode, adapter: Adapter | None) -> float:
+    """Bytes per element of what a norm hands on."""
+    return rule.autocast_output if mode == HALF and adapter is not None and adapter.autocasts else COMPUTE[mode]
+
+
 def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     rule = norm_rule(rules, family, layer)
     compute = COMPUTE[mode]
@@ -191,7 +210,8 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     behind = max(0, layer.norms - len(readers))  # norms behind a matrix product, whose output only feeds the residual
     per_element = 0.0
     inputs = 1 if layer.parallel_residual else len(readers)  # parallel branches normalise one and the same input
-    per_element += inputs * rule.input_copy[mode] + behind * (rule.half_input_copy if mode == AUTOCAST else rule.input_copy[mode])
+    copy = norm_input(rule, mode, trained.adapter)
+    per_element += inputs * copy + behind * (rule.half_input_copy if mode == AUTOCAST else rule.input_copy[mode])
     scale_copies = 0.0
     if trained.norms:
         per_element += len(readers) * rule.normalized[mode]
@@ -200,11 +220,13 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     for matrices, weights_trained in readers:
         if weights_trained:
             per_element += compute * (max(1, len(matrices)) if mode == AUTOCAST else 1)
-        elif _inputs_shared(trained, matrices, mode) or any(m.lora_materialized and m.name in trained.adapted for m in matrices):
+        elif (own_copies(rule, mode, trained.adapter) == 0.0 and _inputs_shared(trained, matrices, mode)) or any(
+            m.lora_materialized and m.name in trained.adapted for m in matrices
+        ):
             per_element += compute
     replicated = per_element * hidden + rule.statistics * (len(readers) + behind)
     if not trained.input_gradient and not trained.norms:  # nothing asks the first norm for its input's gradient
-        first = rule.input_copy[mode] * hidden + rule.statistics * (len(readers) if layer.parallel_residual else 1)
+        first = copy * hidden + rule.statistics * (len(readers) if layer.parallel_residual else 1)
         replicated -= first
     return Kept(replicated=replicated, fixed=scale_copies)
 
@@ -246,7 +268,8 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         own = HALF if mode == AUTOCAST else mode
         per = norm.half_input_copy + (norm.half_normalized if trained.norms else 0.0)
         per = per if own == HALF else norm.input_copy[own] + (norm.normalized[own] if trained.norms else 0.0)
-        split += per * (a.query_heads + a.key_value_heads) * a.query_key_dim + norm.statistics * (a.query_heads + a.key_value_heads)
+        heads = _normalised_heads(layer, trained)
+        split += per * heads * a.query_key_dim + norm.statistics * heads
     replicated = 0.0
     if a.latent:
         norm = norm_rule(rules, family, layer)
@@ -274,6 +297,15 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
     if layer.cross_attention is not None:
         total += _cross(rules, family, layer.cross_attention, mode, fused, trained, layer)
     return total
+
+
+def _normalised_heads(layer: Layer, trained: Trained) -> int:
+    """Heads whose norms have a gradient to hand on: under a frozen input those of adapted projections alone."""
+    a = layer.attention
+    if trained.input_gradient or trained.attention or trained.norms:
+        return a.query_heads + a.key_value_heads
+    roles = {role for m in _query_readers(layer) if m.name in trained.adapted for role in m.roles}
+    return (a.query_heads if "q_proj" in roles else 0) + (a.key_value_heads if "k_proj" in roles else 0)
 
 
 def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool, trained: Trained, layer: Layer) -> Kept:
@@ -328,7 +360,15 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
 
 
-def _adapters(layer: Layer, mode: Mode, trained: Trained) -> Kept:
+def own_copies(rule: NormRule, mode: Mode, adapter: Adapter | None) -> float:
+    """Bytes per input element that an adapted reader of a norm keeps for itself: a 32-bit output is cast for each, whatever its width."""
+    if adapter is None:
+        return 0.0
+    own = adapter.own_input_bytes(COMPUTE[mode])
+    return own or (COMPUTE[mode] if norm_output(rule, mode, adapter) > COMPUTE[mode] else 0.0)
+
+
+def _adapters(rule: NormRule, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     adapter = trained.adapter
     if adapter is None:
         return Kept()
@@ -339,6 +379,9 @@ def _adapters(layer: Layer, mode: Mode, trained: Trained) -> Kept:
         if m.reads in ("attended", "cross_attended", "activated", "shared_activated"):
             split += own * m.inputs * m.active_copies
         else:
-            replicated += own * m.inputs * m.active_copies
+            copy = own_copies(rule, mode, adapter) if m.reads in ("block", "middle") else own
+            if adapter.dropout and not trained.input_gradient and m.reads == "block" and m.part == "attention":
+                copy -= MASK  # nothing asks the first dropout for its input's gradient
+            replicated += copy * m.inputs * m.active_copies
         replicated += adapter.inner_bytes * adapter.rank * m.active_copies
     return Kept(replicated=replicated, split=split)

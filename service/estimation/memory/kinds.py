@@ -9,7 +9,7 @@ from ..parameters import Adapted, adapters_of, trained
 from ..parameters import Trained as TrainedParts
 from ..run import Method
 from ..stacks.profile import RESIDUAL, BlockRule, Mode
-from .activations import Adapter, Kept, Trained, block, feed_forward
+from .activations import Adapter, Kept, Trained, block, feed_forward, norm_rule
 from .adapted import Inside, inside
 
 
@@ -87,7 +87,7 @@ def kinds_of(
                 adapted,
                 adapter,
                 mode,
-                inside(rules, model.hidden, layer, mode, flags) if reached else None,
+                inside(rules, norm_rule(rules, model.family, layer), model.hidden, layer, mode, flags) if reached else None,
                 decoder,
             )
         )

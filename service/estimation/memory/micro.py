@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..numeric import Number, maximum
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from .activations import activation_rule, norm_rule
+from .activations import activation_rule, norm_input, norm_rule
 from .adapted import live
 from .experts import Inside
 from .experts import inside as inside_experts
@@ -34,6 +34,8 @@ class Micro:
     embedding_masks: Number  # of dropout outside the blocks
     final: Number  # what the final norm and the head keep
     norm: Number  # what one norm keeps
+    norm_forward: Number  # what the last one makes beside that, its input with it; 0 where that is not known
+    norm_backward: Number
     final_encoder: Number  # an encoder's last
     images: Number  # the batch's images, 32-bit
     cast_images: Number  # their copy in the width of the patch convolution
@@ -47,15 +49,18 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     encoded: Number = 0.0
     if setting.cross:
         encoded = split(tokens_of(setting, spread) * (RESIDUAL[mode] * setting.hidden), spread.sequence_split)
+    moments = setting.kinds[-1].adapted
     gated, counted = setting.kinds[-1].layer.mlp.gated, setting.stack.counted
     working = setting.stack.working * width * tokens * (2.0 * setting.widest / t + 2.0 * setting.hidden)
     if counted and not gated:
         # AddmmBackward of the last linear: the gradients of its input, of its output (a cast of the residual's under autocast and for
         # wider adapters) and of its weight. The activation's gradient comes when that input goes, where no adapter needs it twice.
-        cast = mode == AUTOCAST or (setting.adapter is not None and setting.adapter.own_input_bytes(width) > 0.0)
-        wide = 1.0 if setting.kinds[-1].adapted is None else 2.0
+        cast = mode == AUTOCAST or (setting.adapter is not None and setting.adapter.inner_bytes > width)
+        wide = 1.0 if setting.mlp_trained else 3.0 if moments is not None and moments.again and _dropped_wide(setting) else 2.0
         weight = width * setting.largest / t if setting.mlp_trained else 0.0
         working = tokens * (wide * width * setting.widest / t + (RESIDUAL[mode] + (width if cast else 0.0)) * setting.hidden) + weight
+    elif counted and gated and moments is not None and setting.adapter is not None and setting.adapter.inner_bytes <= width:
+        working = tokens * _gated(setting, t)
     if run.method.quantization is not None:
         working = working + setting.stack.dequantized_matrices * width * setting.largest / t
     inside: Number = 0.0
@@ -67,20 +72,23 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         inside = tokens * (factors * width * setting.widest / t)
         inside = inside + 2.0 * residual  # its residual, and that normalised
     adapted: Number = 0.0
-    moments = setting.kinds[-1].adapted
     if moments is not None:
         if setting.checkpointing == "full":
             inside = live(moments.bare, tokens, t, spread.sequence_split)
-        adapted = live(moments.again if setting.recomputes else moments.beside, tokens, t, spread.sequence_split)
+        again = moments.again if setting.recomputes else moments.beside
+        adapted = live(again, tokens, t, spread.sequence_split) if again else 0.0
     ends: Number = residual + (tokens * (width * setting.hidden) if mode == AUTOCAST else 0.0)
     if not gated and activation_rule(setting.rules, setting.kinds[-1].layer.mlp.activation).keeps_output:
         ends = ends + tokens * (width * setting.widest / t)  # ReLU's input, which it does not keep
     # A 16-bit input is saved as it is, or beside its 32-bit copy (T5), or as that copy alone (RMS norms): which is no second input.
-    saved = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer).input_copy[mode]
+    norm = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
+    saved = norm_input(norm, mode, setting.adapter)
     shared = counted and setting.recomputes and (RESIDUAL[mode] == 4.0 or saved != 4.0)
     masked: Number = 0.0
     if setting.embedding_masks:
         masked = split(add(tokens, tokens_of(setting, spread) if setting.cross else 0.0) * setting.embedding_masks, spread.sequence_split)
+    written_out = setting.written_out
+    element = split(tokens * setting.hidden, spread.sequence_split)
     return Micro(
         tokens=tokens,
         residual=residual,
@@ -98,8 +106,28 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         embedding_masks=masked,
         final=tokens * split(_final(setting), spread.sequence_split),
         norm=tokens * split(_final_norm(setting), spread.sequence_split),
+        norm_forward=element * (norm.forward + width) if written_out else 0.0,
+        norm_backward=element * norm.backward if written_out else 0.0,
         final_encoder=tokens_of(setting, spread) * split(_final_norm(setting), spread.sequence_split) if setting.cross else 0.0,
     )
+
+
+def _dropped_wide(setting: Setting) -> bool:
+    """Whether the gradient of a 16-bit cast passes dropout in 32 bits: twice there, before and behind the mask."""
+    adapter, width = setting.adapter, COMPUTE[setting.mode]
+    return adapter is not None and adapter.autocasts and adapter.dropout and adapter.frame_bytes(width) > 0.0
+
+
+def _gated(setting: Setting, tensor: Number) -> Number:
+    """Bytes per token of a frozen gated MLP's backward pass, beside what the block keeps.
+
+    The gradients of the product and of both factors, and the stream's; where adapters had it keep the product, or a copy of it,
+    that is gone by then. A 32-bit gradient on both sides of dropout's mask is more than these three.
+    """
+    mode, moments = setting.mode, setting.kinds[-1].adapted
+    width = COMPUTE[mode]
+    inner = 3.0 * width if moments is None or not moments.again or _dropped_wide(setting) else 2.0 * width
+    return inner * setting.widest / tensor + (RESIDUAL[mode] + (width if mode == AUTOCAST else 0.0)) * setting.hidden
 
 
 def _final(setting: Setting) -> float:
@@ -113,5 +141,5 @@ def _final(setting: Setting) -> float:
 
 def _final_norm(setting: Setting) -> float:
     rule = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
-    per = rule.input_copy[setting.mode] + (rule.normalized[setting.mode] if setting.norms_trained else 0.0)
+    per = norm_input(rule, setting.mode, setting.adapter) + (rule.normalized[setting.mode] if setting.norms_trained else 0.0)
     return per * setting.hidden + rule.statistics

@@ -24,7 +24,7 @@ FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 def last_mlp(around: Surroundings) -> Phase:
     """Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
     setting, casts = around.setting, around.casts
-    cast = casts.all - casts.head - 2.0 * setting.largest / around.spread.tensor if setting.casts else 0.0
+    cast = casts.all - casts.head - 2.0 * setting.largest / around.spread.tensor if setting.casts else casts.all
     return around.forward(around.saved.all, cast, around.micro.inside, around.saved.images)
 
 
@@ -43,15 +43,30 @@ def experts(around: Surroundings, inside: Inside, trained_down: Number) -> list[
 
 
 def adapted_mlp(around: Surroundings) -> list[Phase]:
-    """Inside the MLP of a block with adapters."""
-    setting, saved, micro, gradients = around.setting, around.saved, around.micro, around.gradients
+    """Inside the MLP of a block of a model with adapters."""
+    setting, saved, micro, gradients, casts = around.setting, around.saved, around.micro, around.gradients, around.casts
     if setting.recomputes:
+        cast = add(casts.within, casts.block)
         return [
-            around.backward(gradients.after_head, saved.all + saved.recomputed, micro.adapted),
-            around.backward(gradients.nearly, saved.last, micro.adapted),
+            around.backward(gradients.after_head, saved.all + saved.recomputed, micro.adapted, cast),
+            around.backward(gradients.nearly, saved.last, micro.adapted, casts.block),
         ]
-    embedded = 0.0 if setting.input_gradient else micro.residual  # in the model's own frame; no frozen block keeps its input
-    return [around.forward(saved.all, micro.adapted, embedded, saved.images)]
+    return [around.forward(saved.all, micro.adapted, _embedded(around), casts.all - casts.head, saved.images)]
+
+
+def _embedded(around: Surroundings) -> Number:
+    """The first block's input in the model's own frame; no frozen block keeps it."""
+    return 0.0 if around.setting.input_gradient else around.micro.residual
+
+
+def final_norm(around: Surroundings) -> list[Phase]:
+    """Inside the last norm over a frozen model, where it is written out in several steps."""
+    saved, micro, casts, last = around.saved, around.micro, around.casts, around.stage.last
+    held = add(saved.all, micro.final * last)
+    return [
+        around.forward(held, micro.norm_forward * last, _embedded(around), casts.all - casts.head, saved.images),
+        around.phase("backward", around.gradients.before, held, 0.0, around.forward_fixed, micro.norm_backward * last, casts.within),
+    ]
 
 
 def scores(around: Surroundings) -> list[Phase]:

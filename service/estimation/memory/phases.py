@@ -49,6 +49,8 @@ def _step(around: Surroundings, each: Sequence[Block], *, merge: bool) -> list[P
         found += moments.experts(around, around.micro.experts, around.micro.experts.trained_down)
     if setting.kinds[-1].adapted is not None:
         found += moments.adapted_mlp(around)
+    if setting.adapter is not None and setting.written_out:
+        found += moments.final_norm(around)
     if setting.scores:
         found += moments.scores(around)
     if setting.first_squares and not setting.recomputes and not setting.scores and first:

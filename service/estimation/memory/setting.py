@@ -17,7 +17,7 @@ from ..parameters import adapters_outside, trained
 from ..run import Method, PostTraining, Precision, Run, Software
 from ..stacks import STACKS
 from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
-from .activations import MASK, Adapter, Kept, score_bytes
+from .activations import MASK, Adapter, Kept, norm_rule, score_bytes
 from .kinds import Kind, kinds_of
 
 SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
@@ -76,6 +76,7 @@ class Setting:
     trained_head: float
     trained_outside: float
     outside_adapters: float
+    outside_copies: float  # of them, in whole copies of modules
     head_trained: bool
     tied_trained: bool  # token table and head are one trained tensor
     norms_trained: bool
@@ -97,6 +98,12 @@ class Setting:
     def casts(self) -> bool:
         """Whether autocast keeps 16-bit copies of the matrices."""
         return self.mode == AUTOCAST and self.stack.weight_casts
+
+    @property
+    def written_out(self) -> bool:
+        """Whether what the last norm makes on its way is known."""
+        rule = norm_rule(self.rules, self.family, self.kinds[-1].layer)
+        return self.mode == HALF and self.stack.counted and rule.backward > 0.0
 
     @property
     def untabled(self) -> bool:
@@ -206,6 +213,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         trained_head=head if head_trained else 0.0,
         trained_outside=outside if method.part("norms") else 0.0,
         outside_adapters=_outside_adapters(model, run.method),
+        outside_copies=_saved_modules(model, run.method),
         head_trained=head_trained,
         tied_trained=model.head_tied and method.embeddings and head_trained,
         norms_trained=method.part("norms"),

@@ -38,7 +38,7 @@ class Saved:
 
 @dataclass(slots=True)
 class Casts:
-    """Autocast's 16-bit copies of the weights, in bytes; none in other modes."""
+    """Autocast's 16-bit copies of wider weights and adapters, in bytes."""
 
     all: Number  # at the end of the forward pass
     kept: Number  # from there on, of what is not recomputed
@@ -154,6 +154,8 @@ def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micr
         kept = minimum(kept, 2.0 * one / maximum(own.blocks, 1.0))
         others = 0.0
     last = add(others, own.kept_block)
+    if setting.pixels and setting.input_gradient and stage.first:
+        last = last + micro.residual  # the leaf below it
     if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
         last = last + (micro.residual - micro.kept_twice)
     lingering: Number = 0.0
@@ -204,11 +206,21 @@ def head_weights(setting: Setting, spread: Ranks, stage: Stage) -> Number:
 
 
 def _casts(setting: Setting, spread: Ranks, stage: Stage, own: Size) -> Casts:
-    if not setting.casts:
+    adapter, width = setting.adapter, COMPUTE[setting.mode]
+    adapters: Number = 0.0
+    again: Number = 0.0  # of them, a block's
+    if adapter is not None and adapter.autocasts and adapter.element_bytes > width:
+        again = width * own.trained_block
+        adapters = width * (own.adapters - stage.last * setting.outside_copies)  # PEFT leaves the copies in the base's width
+    elif not setting.casts:
         return NO_CASTS
-    head, every = 2.0 * head_weights(setting, spread, stage), 2.0 * own.matrices
-    kept = add(head, 2.0 * setting.outside_matrices * stage.last) if setting.recomputes else every
-    return Casts(every, kept, 2.0 * own.cast_block if setting.recomputes else 0.0, head, kept - head)
+    head: Number = 2.0 * head_weights(setting, spread, stage) if setting.casts else 0.0
+    every: Number = add(2.0 * own.matrices, adapters) if setting.casts else adapters
+    if not setting.recomputes:
+        return Casts(every, every, 0.0, head, every - head)
+    kept = add(head, 2.0 * setting.outside_matrices * stage.last) if setting.casts else 0.0
+    block = add(2.0 * own.cast_block if setting.casts else 0.0, again)
+    return Casts(every, kept, block, head, kept - head)
 
 
 def _progress(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, host: frozenset[str]) -> Progress:

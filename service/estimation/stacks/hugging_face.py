@@ -34,8 +34,14 @@ BLOCKS = BlockRule(
             (f"family:{name}" for name in T5),
             NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
         ),
-        "rms": NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2),
-        "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0),
+        # Forward: the 32-bit product, its cast and that scaled. Backward: the two factors' gradients and the three steps of the power's.
+        "rms": NormRule(
+            input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2, forward=8, backward=20
+        ),
+        # ``layer_norm`` is one of autocast's 32-bit operators (PyTorch, "Automatic Mixed Precision package: ops that autocast to float32").
+        "layer": NormRule(
+            input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0, autocast_output=4
+        ),
     },
     activations={
         "": ActivationRule(inner=(2, 2, 4)),

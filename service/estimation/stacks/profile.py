@@ -30,6 +30,9 @@ class NormRule:
     statistics: float  # bytes a token: mean and reciprocal deviation
     half_input_copy: float  # under autocast: of a norm behind a matrix product, whose input is 16-bit
     half_normalized: float
+    autocast_output: float = 2  # under autocast over 16-bit weights: a native kernel hands on 32 bits, a written-out norm casts back
+    forward: float = 0  # in 16 bits, written out: what it makes beside that copy and holds until it returns; 0: unknown, or one kernel
+    backward: float = 0  # what its gradient holds at once beside that copy
     trained_scale_copy: float = 0  # bytes per element of the scale, once a norm: (1 + weight) in 32 bits
 
 

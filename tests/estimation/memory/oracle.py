@@ -85,6 +85,6 @@ def run(row: dict[str, Any]) -> Run:
 
 def name(row: dict[str, Any]) -> str:
     """What tells a row from others."""
-    keys = ("model", "b", "s", "mode", "base", "adapters", "lora_dropout", "attn", "depth", "vocab_size", "train", "targets", "gckpt", "opt")
-    keys += ("steps",)
+    keys = ("model", "b", "s", "mode", "attn", "depth", "vocab_size", "train", "targets", "gckpt", "opt", "steps")
+    keys += ("base", "adapters", "lora_dropout")
     return " ".join(str(row[key]) for key in keys if row.get(key) is not None)
