@@ -106,7 +106,9 @@ class DataSpec(Part):
             counted = sum(row[2] for row in self.lengths.histogram)
             if self.samples is not None and self.samples != counted:
                 raise fault("sample_count", "samples differs from the histogram's sum")
-            if counted > MAX_COUNT or any(row[0] + row[1] < 1 for row in self.lengths.histogram):
+            if counted > MAX_COUNT:
+                raise fault("sample_count", f"the histogram holds more than {MAX_COUNT} samples")
+            if any(row[0] + row[1] < 1 for row in self.lengths.histogram):
                 raise fault("empty_sample", "a sample must hold at least one token")
         elif by_sample:
             if not lists and self.samples is None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.kit.problems import Invalid
 from service.specs.errors import SpecError
 from service.specs.load import parse, run_of
 from service.specs.resolve import Resolved, resolve
@@ -245,3 +246,20 @@ def test_a_global_batch_that_could_not_be_posted_again_is_refused(batch: dict[st
     with pytest.raises(SpecError) as refused:
         resolved(hardware={"device": "h100-sxm-80gb", "device_count": 2}, batch=batch)
     assert [fault.pointer for fault in refused.value.errors] == ["/batch"]
+
+
+PAIRS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5) | st.just(10**18), st.integers(1, 10**16)), min_size=1, max_size=40)
+
+
+@given(PAIRS)
+def test_lengths_are_gathered_pair_by_pair_and_sorted(rows: list[tuple[int, int, int]]) -> None:
+    """Against the plain way: every pair once, in order, its samples summed."""
+    gathered = resolved(data={"lengths": {"histogram": rows}}).run.data.histogram
+    pairs = sorted({(prompt, target) for prompt, target, _ in rows})
+    assert gathered == tuple((*pair, sum(n for prompt, target, n in rows if (prompt, target) == pair)) for pair in pairs)
+
+
+def test_a_histogram_of_too_many_samples_is_refused_for_that() -> None:
+    with pytest.raises(Invalid) as refused:
+        resolved(data={"lengths": {"histogram": [(1, 1, 10**18), (2, 1, 1)]}})
+    assert "more than 1000000000000000000 samples" in refused.value.errors[0].detail
