@@ -189,6 +189,11 @@ def norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
     return rules.norms[layer.norm]
 
 
+def operators(mode: Mode, adapter: Adapter | None) -> Mode:
+    """Whose widths the operators have that autocast runs in 32 bits (powers, softmax, cross entropy): over 16-bit weights, too."""
+    return AUTOCAST if mode == HALF and adapter is not None and adapter.autocasts else mode
+
+
 def norm_input(rule: NormRule, mode: Mode, adapter: Adapter | None) -> float:
     """Bytes per element that a norm of the residual stream keeps of its input."""
     return rule.half_input_copy if mode == HALF and adapter is not None and adapter.autocasts else rule.input_copy[mode]
@@ -290,7 +295,7 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
             split += width * output
         squares = width * a.query_heads if _relative(rules, family) else 0.0
     else:
-        scores = score_bytes(rules, family, a, mode) * a.query_heads
+        scores = score_bytes(rules, family, a, operators(mode, trained.adapter)) * a.query_heads
     if _own_bias(rules, family) and trained.attention:
         squares += 8.0  # the look-up's indices
     total = Kept(replicated=replicated, split=split, scores=scores, squares=squares, single=width * single)
@@ -317,7 +322,8 @@ def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool,
     zeros = width * a.query_heads if _own_bias(rules, family) else 0.0  # its mask
     if fused:
         return Kept(split=kept + 4.0 * a.query_heads, squares=zeros + (1.0 if trained.attention else 0.0), replicated=replicated)
-    return Kept(split=kept, scores=score_bytes(rules, family, a, mode) * a.query_heads, replicated=replicated)
+    scores = score_bytes(rules, family, a, operators(mode, trained.adapter)) * a.query_heads
+    return Kept(split=kept, scores=scores, replicated=replicated)
 
 
 def activation_rule(rules: BlockRule, name: str) -> ActivationRule:
@@ -330,7 +336,7 @@ def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Train
     rule = activation_rule(rules, mlp.activation)
     down = _reading(layer, "activated", "shared_activated")
     product = trained.mlp or _inputs_shared(trained, down, mode) or (rule.keeps_output and not mlp.gated)
-    per = rule.inner[mode] + (width if product else 0.0)
+    per = rule.inner[operators(mode, trained.adapter)] + (width if product else 0.0)
     if mlp.gated:
         per += width + (width if rules.gate_output_kept and not rule.keeps_output else 0.0)  # the other factor, and the activated gate
     copy = by_family(rules.product_copies, family, (0.0, 0.0, 0.0))
@@ -345,7 +351,9 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     adapted = any(m.lora_materialized and m.name in trained.adapted for m in layer.matrices)
     weights = trained.mlp or adapted  # an adapted expert's weights are materialised, so its inputs are kept too
     rule = activation_rule(rules, mlp.activation)
-    inside = (rule.inner[mode] + width + (width if rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
+    inside = (rule.inner[operators(mode, trained.adapter)] + width + (width if rules.gate_output_kept else 0.0)) + (
+        width if weights else 0.0
+    )
     copies = (width * 2 if weights else width) * hidden
     routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)
     shared = inside * mlp.shared_intermediate

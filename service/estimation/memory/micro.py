@@ -34,6 +34,7 @@ class Micro:
     embedding_masks: Number  # of dropout outside the blocks
     final: Number  # what the final norm and the head keep
     norm: Number  # what one norm keeps
+    normalised: Number  # the last norm's output
     norm_forward: Number  # what the last one makes beside that, its input with it; 0 where that is not known
     norm_backward: Number
     final_encoder: Number  # an encoder's last
@@ -106,6 +107,7 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         embedding_masks=masked,
         final=tokens * split(_final(setting), spread.sequence_split),
         norm=tokens * split(_final_norm(setting), spread.sequence_split),
+        normalised=split(tokens * (setting.hidden_bytes * setting.hidden), spread.sequence_split),
         norm_forward=element * (norm.forward + width) if written_out else 0.0,
         norm_backward=element * norm.backward if written_out else 0.0,
         final_encoder=tokens_of(setting, spread) * split(_final_norm(setting), spread.sequence_split) if setting.cross else 0.0,

@@ -118,7 +118,7 @@ def loss(around: Surroundings) -> list[Phase]:
     mode, last, before, casts = setting.mode, around.stage.last, around.gradients.before, around.casts
     held, fixed = add(saved.all, micro.final * last), around.fixed
     entries, kept = micro.entries * last, _saved_logits(around)
-    hidden: Number = micro.residual * last if mode == AUTOCAST or not setting.head_trained else 0.0  # the last norm's output
+    hidden: Number = micro.normalised * last if mode == AUTOCAST or not setting.head_trained else 0.0  # the last norm's output
     if setting.scaled_output:
         hidden = hidden + micro.residual * last
     if setting.checkpointing == "none" and not setting.encoded_kept:  # held until the loss is known
@@ -126,8 +126,8 @@ def loss(around: Surroundings) -> list[Phase]:
     head_gradients: Number = 0.0
     if run.software.fused_loss and setting.head_trained:
         head_gradients = setting.stack.fused_head_gradients * COMPUTE[mode] * head_weights(setting, around.spread, around.stage)
-    forward = entries * (kept + setting.loss.forward_extra[mode])
-    backward = entries * (kept + setting.loss.backward_extra[mode])
+    forward = entries * (kept + setting.loss.forward_extra[setting.loss_mode])
+    backward = entries * (kept + setting.loss.backward_extra[setting.loss_mode])
     return [
         around.phase("forward", before, held, forward, fixed, shard.at_loss, casts.all, hidden, saved.images),
         around.phase("backward", before, held, backward, fixed, shard.at_loss, casts.kept, head_gradients),
@@ -137,7 +137,7 @@ def loss(around: Surroundings) -> list[Phase]:
 def _saved_logits(around: Surroundings) -> float:
     """Bytes per logit from forward to backward."""
     setting = around.setting
-    saved = setting.loss.saved[setting.mode]
+    saved = setting.loss.saved[setting.loss_mode]
     if around.run.architecture.logit_softcap and saved:
         saved += setting.rules.attention.softcap_bytes[setting.mode]
     return saved

@@ -16,8 +16,8 @@ from ..by_identity import ByIdentity
 from ..parameters import adapters_outside, trained
 from ..run import Method, PostTraining, Precision, Run, Software
 from ..stacks import STACKS
-from ..stacks.profile import AUTOCAST, COMPUTE, HALF, SINGLE, BlockRule, LossRule, Mode, Stack
-from .activations import MASK, Adapter, Kept, norm_rule, score_bytes
+from ..stacks.profile import AUTOCAST, COMPUTE, HALF, RESIDUAL, SINGLE, BlockRule, LossRule, Mode, Stack
+from .activations import MASK, Adapter, Kept, norm_output, norm_rule, operators, score_bytes
 from .kinds import Kind, kinds_of
 
 SAMPLED = frozenset({"ppo", "grpo"})  # objectives that sample their own answers
@@ -58,6 +58,7 @@ class Setting:
     lingering_squares: float  # of them, what checkpointing leaves alive after the backward pass
     scores: float  # per token and key: gradients of the scores of one block, where they are stored
     input_gradient: bool  # the embedded input is a leaf that keeps its gradient (enable_input_require_grads)
+    leaf_apart: bool  # and no block keeps it: a patch convolution's output, or token embeddings that positions are added to
     embedding_masks: float  # bytes per token of what dropout keeps outside the blocks, of each stack
     pixels: float  # elements per position of the input image
     widest: float  # intermediate width
@@ -123,7 +124,17 @@ class Setting:
     @property
     def late_share(self) -> float:
         """How much of the loss's tensors this loss holds, of what the stack's plain one does."""
-        return self.loss.backward_extra[self.mode] / self.stack.loss.backward_extra[self.mode]
+        return self.loss.backward_extra[self.loss_mode] / self.stack.loss.backward_extra[self.loss_mode]
+
+    @property
+    def loss_mode(self) -> Mode:
+        """Whose widths the loss has: autocast runs cross entropy in 32 bits over 16-bit weights, too."""
+        return operators(self.mode, self.adapter)
+
+    @property
+    def hidden_bytes(self) -> float:
+        """Bytes per element of the last norm's output."""
+        return max(RESIDUAL[self.mode], norm_output(norm_rule(self.rules, self.family, self.kinds[-1].layer), self.mode, self.adapter))
 
 
 def longest(run: Run) -> int | None:
@@ -193,8 +204,9 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         first_positions=sum(kept.positions for _, kept, _ in firsts),
         first_squares=sum(kept.shared_squares for _, kept, _ in firsts),
         lingering_squares=sum(COMPUTE[mode] * kinds[0].layer.attention.query_heads for _, kept, _ in firsts if kept.shared_squares),
-        scores=0.0 if run.attention != "eager" else max(_scores(rules, model.family, kind, mode) for kind in kinds),
+        scores=0.0 if run.attention != "eager" else max(_scores(rules, model.family, kind, operators(mode, adapter)) for kind in kinds),
         input_gradient=_input_grads(run),
+        leaf_apart=_input_grads(run) and _embeds_in_steps(model),
         embedding_masks=MASK * model.embedding_dropouts * model.hidden * (1.0 if method.embeddings or _input_grads(run) else 0.0),
         pixels=float(sum(m.inputs for m in model.outside if m.reads == "pixels")),
         widest=max(kind.intermediate for kind in kinds),
@@ -252,6 +264,11 @@ def _value_share(run: Essence, total: float) -> float:
 
 def _input_grads(run: Essence) -> bool:
     return run.method.lora is not None and run.method.lora.input_grads
+
+
+def _embeds_in_steps(model: Architecture) -> bool:
+    """Whether the blocks' input is not the first embedding itself."""
+    return any(m.reads == "pixels" for m in model.outside) or (len(model.embeddings) > 1 and not model.encoder_decoder)
 
 
 def _scores(rules: BlockRule, family: str, kind: Kind, mode: Mode) -> float:

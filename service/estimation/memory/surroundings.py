@@ -154,7 +154,7 @@ def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micr
         kept = minimum(kept, 2.0 * one / maximum(own.blocks, 1.0))
         others = 0.0
     last = add(others, own.kept_block)
-    if setting.pixels and setting.input_gradient and stage.first:
+    if setting.leaf_apart and stage.first:
         last = last + micro.residual  # the leaf below it
     if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
         last = last + (micro.residual - micro.kept_twice)
@@ -195,8 +195,8 @@ def _saved_of_one(setting: Setting, spread: Ranks, stage: Stage, own: Size, micr
     if setting.pixels and stage.first:
         if setting.trained_outside:  # the patch convolution's weight wants its input for its gradient
             kept = add(kept, micro.cast_images)
-        if setting.input_gradient:  # asked of the convolution's output, which no block keeps
-            kept = kept + micro.residual
+    if setting.leaf_apart and stage.first:
+        kept = kept + micro.residual
     return kept
 
 
