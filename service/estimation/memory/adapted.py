@@ -68,11 +68,8 @@ def inside(rules: BlockRule, norm: NormRule, hidden: int, layer: Layer, mode: Mo
     gate = width * mlp.intermediate if mlp.gated and len(up) > 1 else 0.0  # the activated gate waits for the other factor
     product_kept = own == 0.0 or (rule.keeps_output and not mlp.gated)
     # What the block keeps from its widest linear on: the linear's own output, the activation's, the product, the last one's input.
-    still = (
-        (width if mlp.gated else rule.inner[operators(mode, adapter)]) * mlp.intermediate
-        + own * mlp.intermediate
-        + (product if product_kept else 0.0)
-    )
+    activation = width if mlp.gated else rule.inner[operators(mode, adapter)]
+    still = (activation + own) * mlp.intermediate + (product if product_kept else 0.0)
     normalised = handed_on if at_first else 0.0  # kept where the adapter reads it
     at_up = Live(three * across - still, normalised + (apart * hidden if narrow else 0.0))
     loose = 0.0 if product_kept else product

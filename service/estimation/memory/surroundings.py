@@ -192,9 +192,8 @@ def _saved_of_one(setting: Setting, spread: Ranks, stage: Stage, own: Size, micr
         kept = kept + micro.embedding_masks
     if setting.stack.keeps_stage_outputs:
         kept = kept + micro.residual * (1.0 - stage.last)
-    if setting.pixels and stage.first:
-        if setting.trained_outside:  # the patch convolution's weight wants its input for its gradient
-            kept = add(kept, micro.cast_images)
+    if setting.pixels and stage.first and setting.trained_outside:  # the patch convolution's weight wants its input for its gradient
+        kept = add(kept, micro.cast_images)
     if setting.leaf_apart and stage.first:
         kept = kept + micro.residual
     return kept
