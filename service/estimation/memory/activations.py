@@ -214,8 +214,9 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
         readers.append((_mlp_readers(layer), trained.mlp))
     behind = max(0, layer.norms - len(readers))  # norms behind a matrix product, whose output only feeds the residual
     per_element = 0.0
-    inputs = 1 if layer.parallel_residual else len(readers)  # parallel branches normalise one and the same input
     copy = norm_input(rule, mode, trained.adapter)
+    # Parallel branches normalise one and the same input; where autocast casts it, each has a copy of its own.
+    inputs = 1 if layer.parallel_residual and copy <= rule.input_copy[mode] else len(readers)
     per_element += inputs * copy + behind * (rule.half_input_copy if mode == AUTOCAST else rule.input_copy[mode])
     scale_copies = 0.0
     if trained.norms:
@@ -231,7 +232,7 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
             per_element += compute
     replicated = per_element * hidden + rule.statistics * (len(readers) + behind)
     if not trained.input_gradient and not trained.norms:  # nothing asks the first norm for its input's gradient
-        first = copy * hidden + rule.statistics * (len(readers) if layer.parallel_residual else 1)
+        first = (inputs * copy * hidden + rule.statistics * len(readers)) if layer.parallel_residual else copy * hidden + rule.statistics
         replicated -= first
     return Kept(replicated=replicated, fixed=scale_copies)
 

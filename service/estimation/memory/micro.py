@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..numeric import Number, maximum
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from .activations import activation_rule, norm_input, norm_rule
+from .activations import MASK, activation_rule, norm_input, norm_rule
 from .adapted import live
 from .experts import Inside
 from .experts import inside as inside_experts
@@ -58,8 +58,11 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         # wider adapters) and of its weight. The activation's gradient comes when that input goes, where no adapter needs it twice.
         cast = mode == AUTOCAST or (setting.adapter is not None and setting.adapter.inner_bytes > width)
         wide = 1.0 if setting.mlp_trained else 3.0 if moments is not None and moments.again and _dropped_wide(setting) else 2.0
+        gone = _mask_gone(setting)
         weight = width * setting.largest / t if setting.mlp_trained else 0.0
-        working = tokens * (wide * width * setting.widest / t + (RESIDUAL[mode] + (width if cast else 0.0)) * setting.hidden) + weight
+        working = (
+            tokens * ((wide * width - gone) * setting.widest / t + (RESIDUAL[mode] + (width if cast else 0.0)) * setting.hidden) + weight
+        )
     elif counted and gated and moments is not None and setting.adapter is not None and setting.adapter.inner_bytes <= width:
         working = tokens * _gated(setting, t)
     if run.method.quantization is not None:
@@ -120,6 +123,13 @@ def _dropped_wide(setting: Setting) -> bool:
     return adapter is not None and adapter.autocasts and adapter.dropout and adapter.frame_bytes(width) > 0.0
 
 
+def _mask_gone(setting: Setting) -> float:
+    """Bytes per element of the mask that a 16-bit dropout is done with when the base's gradient joins the adapter's."""
+    adapter, moments = setting.adapter, setting.kinds[-1].adapted
+    narrow = adapter is not None and adapter.dropout and adapter.frame_bytes(COMPUTE[setting.mode]) == 0.0
+    return MASK if narrow and moments is not None and moments.again else 0.0
+
+
 def _gated(setting: Setting, tensor: Number) -> Number:
     """Bytes per token of a frozen gated MLP's backward pass, beside what the block keeps.
 
@@ -129,7 +139,9 @@ def _gated(setting: Setting, tensor: Number) -> Number:
     mode, moments = setting.mode, setting.kinds[-1].adapted
     width = COMPUTE[mode]
     inner = 3.0 * width if moments is None or not moments.again or _dropped_wide(setting) else 2.0 * width
-    return inner * setting.widest / tensor + (RESIDUAL[mode] + (width if mode == AUTOCAST else 0.0)) * setting.hidden
+    return (inner - _mask_gone(setting)) * setting.widest / tensor + (
+        RESIDUAL[mode] + (width if mode == AUTOCAST else 0.0)
+    ) * setting.hidden
 
 
 def _final(setting: Setting) -> float:
