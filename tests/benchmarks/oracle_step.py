@@ -182,7 +182,7 @@ def measure(row: dict[str, Any], live: bool = False) -> dict[str, Any]:
             labels = torch.zeros(row["b"], dtype=torch.long, device=DEVICE)
         else:
             inputs = {"input_ids": torch.zeros(row["b"], row["s"], dtype=torch.long, device=DEVICE)}
-            labels = inputs["input_ids"].clone()
+            labels = torch.zeros(row["b"], row.get("decoder") or row["s"], dtype=torch.long, device=DEVICE)
         gc.collect()
         known.begin("forward")
         with torch.autocast("cuda", torch.bfloat16, enabled=row["mode"] == "bf16_autocast"):
@@ -225,6 +225,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--decoder", type=int, help="the length of an encoder-decoder's targets, where it is another")
     parser.add_argument("--vocabulary", type=int, help="a small one lets the moments show that logits hide")
     parser.add_argument("--targets", help="names of the modules that get adapters, commas between; all linear ones by default")
     parser.add_argument("--live", action="store_true")
@@ -235,6 +236,7 @@ def main() -> None:
         "model": a.model,
         "b": a.batch,
         "s": a.length,
+        **({} if a.decoder is None else {"decoder": a.decoder}),
         "mode": a.mode,
         "attn": a.attention,
         "depth": a.depth,

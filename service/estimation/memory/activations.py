@@ -78,6 +78,11 @@ class Kept:
     fixed_experts: float = 0.0  # per block, divided by expert parallelism
     positions: float = 0.0  # per position, whatever the batch size
     shared_squares: float = 0.0  # per squared position, held for all blocks even where they are recomputed
+    # Of cross-attention, whose keys and values are as many as the encoder's tokens:
+    cross: float = 0.0  # per token of the encoder; divided by tensor parallelism
+    cross_replicated: float = 0.0  # per token of the encoder
+    cross_scores: float = 0.0  # per token and position of the encoder; divided by tensor parallelism
+    cross_squares: float = 0.0  # per position and position of the encoder, whatever the batch size
 
     def __add__(self, other: Kept) -> Kept:
         return Kept(*(getattr(self, name) + getattr(other, name) for name in Kept.__slots__))
@@ -112,7 +117,7 @@ def _masks(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     drop = layer.dropout
     if drop is None:
         return Kept()
-    split = scores = 0.0
+    split = scores = cross_scores = 0.0
     if drop.inner:
         rule = rules.activations.get(layer.mlp.activation, rules.activations[""])
         stays = rule.keeps_output and not layer.mlp.gated
@@ -121,8 +126,9 @@ def _masks(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
         kept = by_family(rules.attention.score_bytes, family, (0.0, 0.0, 0.0))
         assert isinstance(kept, tuple)
         per = MASK + (COMPUTE[mode] if kept[mode] == COMPUTE[mode] else 0.0)  # a softmax that is cast first keeps the dropped cast alone
-        scores = per * sum(a.query_heads for a in (layer.attention, layer.cross_attention) if a is not None)
-    return Kept(replicated=MASK * drop.hidden * hidden, split=split, scores=scores)
+        scores = per * layer.attention.query_heads
+        cross_scores = per * layer.cross_attention.query_heads if layer.cross_attention is not None else 0.0
+    return Kept(replicated=MASK * drop.hidden * hidden, split=split, scores=scores, cross_scores=cross_scores)
 
 
 def feed_forward(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
@@ -143,12 +149,12 @@ def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     bias = RESIDUAL[mode] * a.query_heads
     if _own_bias(rules, family):  # every block does (``_attention``); the first reads the encoder's output for all
         encoded = COMPUTE[mode] * hidden if layer.cross_attention is not None and trained.attention and mode != AUTOCAST else 0.0
-        return Kept(replicated=encoded)
+        return Kept(cross_replicated=encoded)
     if layer.cross_attention is None:
         return Kept(squares=squares, shared_squares=bias)
-    squares += COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
+    zeros = COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
     encoded = COMPUTE[mode] * hidden if trained.attention and mode != AUTOCAST else 0.0
-    return Kept(squares=squares, replicated=encoded, shared_squares=bias + COMPUTE[mode] * a.query_heads)
+    return Kept(squares=squares, cross_squares=zeros, cross_replicated=encoded, shared_squares=bias + COMPUTE[mode] * a.query_heads)
 
 
 def _relative(rules: BlockRule, family: str) -> bool:
@@ -318,13 +324,15 @@ def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool,
     width = COMPUTE[mode]
     queries = a.query_heads * a.query_key_dim
     keys = (a.query_heads if rules.attention.repeats_key_values[mode] or not fused else a.key_value_heads) * a.query_key_dim
-    kept = width * (queries + 2 * keys + (queries if fused or trained.attention else 0))
+    kept = width * (queries + (queries if fused or trained.attention else 0))
+    read = width * 2.0 * keys  # keys and values
     replicated = 2.0 * width * queries if mode == AUTOCAST and trained.attention else 0.0  # two casts of the encoder's output
     zeros = width * a.query_heads if _own_bias(rules, family) else 0.0  # its mask
     if fused:
-        return Kept(split=kept + 4.0 * a.query_heads, squares=zeros + (1.0 if trained.attention else 0.0), replicated=replicated)
+        mask = zeros + (1.0 if trained.attention else 0.0)
+        return Kept(split=kept + 4.0 * a.query_heads, cross=read, cross_replicated=replicated, cross_squares=mask)
     scores = score_bytes(rules, family, a, operators(mode, trained.adapter)) * a.query_heads
-    return Kept(split=kept, scores=scores, replicated=replicated)
+    return Kept(split=kept, cross=read, cross_replicated=replicated, cross_scores=scores)
 
 
 def activation_rule(rules: BlockRule, name: str) -> ActivationRule:

@@ -24,15 +24,17 @@ class Micro:
     residual: Number  # the residual stream between two blocks
     encoded: Number  # the encoder's output
     working: Number  # transient gradients of a block
+    working_first: Number  # of the stage's first block, which reads the encoder's tokens where there is one
     kept_twice: Number  # the recomputed block's input, where its first norm saves that very tensor
     inside: Number  # of the last block's MLP in the forward pass, under checkpointing when it reaches its product
     adapted: Number  # of the last block's MLP, beside what the block keeps, where it has adapters
     experts: Inside | None  # of a block that has them
     ends: Number  # when recomputation is over: what its last values hold beside what the block keeps, and the gradients that wait for it
     scores: Number  # gradients of a block's scores, where they are stored
+    scores_first: Number  # of the stage's first block
     entries: Number  # number of logits
     embedding_masks: Number  # of dropout outside the blocks
-    final: Number  # what the final norm and the head keep
+    final: Number  # what the final norms and the head keep
     norm: Number  # what one norm keeps
     normalised: Number  # the last norm's output
     norm_forward: Number  # what the last one makes beside that, its input with it; 0 where that is not known
@@ -51,22 +53,8 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     if setting.cross:
         encoded = split(tokens_of(setting, spread) * (RESIDUAL[mode] * setting.hidden), spread.sequence_split)
     moments = setting.kinds[-1].adapted
-    gated, counted = setting.kinds[-1].layer.mlp.gated, setting.stack.counted
-    working = setting.stack.working * width * tokens * (2.0 * setting.widest / t + 2.0 * setting.hidden)
-    if counted and not gated:
-        # AddmmBackward of the last linear: the gradients of its input, of its output (a cast of the residual's under autocast and for
-        # wider adapters) and of its weight. The activation's gradient comes when that input goes, where no adapter needs it twice.
-        cast = mode == AUTOCAST or (setting.adapter is not None and setting.adapter.inner_bytes > width)
-        wide = 1.0 if setting.mlp_trained else 3.0 if moments is not None and moments.again and _dropped_wide(setting) else 2.0
-        gone = _mask_gone(setting)
-        weight = width * setting.largest / t if setting.mlp_trained else 0.0
-        working = (
-            tokens * ((wide * width - gone) * setting.widest / t + (RESIDUAL[mode] + (width if cast else 0.0)) * setting.hidden) + weight
-        )
-    elif counted and gated and moments is not None and setting.adapter is not None and setting.adapter.inner_bytes <= width:
-        working = tokens * _gated(setting, t)
-    if run.method.quantization is not None:
-        working = working + setting.stack.dequantized_matrices * width * setting.largest / t
+    gated, counted, there = setting.kinds[-1].layer.mlp.gated, setting.stack.counted, tokens_of(setting, spread)
+    working = _working(run, setting, t, tokens)
     inside: Number = 0.0
     experts = inside_experts(setting, spread)
     if experts is not None:
@@ -90,7 +78,9 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     shared = counted and setting.recomputes and (RESIDUAL[mode] == 4.0 or saved != 4.0)
     masked: Number = 0.0
     if setting.embedding_masks:
-        masked = split(add(tokens, tokens_of(setting, spread) if setting.cross else 0.0) * setting.embedding_masks, spread.sequence_split)
+        masked = split(add(tokens, there if setting.cross else 0.0) * setting.embedding_masks, spread.sequence_split)
+    longest = max(setting.length, setting.decoder_length) if setting.cross else setting.length  # keys of either attention
+    final_encoder: Number = there * split(_final_norm(setting), spread.sequence_split) if setting.cross else 0.0
     written_out = setting.written_out
     element = split(tokens * setting.hidden, spread.sequence_split)
     return Micro(
@@ -98,22 +88,24 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         residual=residual,
         encoded=encoded,
         working=working,
+        working_first=_working(run, setting, t, there) if setting.cross else working,
         kept_twice=residual if shared else 0.0,
         inside=inside,
         experts=experts,
         adapted=adapted,
         ends=ends,
-        scores=tokens * (setting.scores * setting.length) / t if setting.scores else 0.0,
+        scores=tokens * (setting.scores * longest) / t if setting.scores else 0.0,
+        scores_first=there * (setting.scores * setting.length) / t if setting.scores else 0.0,
         entries=(tokens if setting.head_per_token else spread.micro) * (setting.vocabulary / t),
         images=tokens * (4.0 * setting.pixels) if setting.pixels else 0.0,
         cast_images=tokens * (width * setting.pixels) if setting.pixels and width < 4.0 else 0.0,
         embedding_masks=masked,
-        final=tokens * split(_final(setting), spread.sequence_split),
+        final=add(tokens * split(_final(setting), spread.sequence_split), final_encoder),
         norm=tokens * split(_final_norm(setting), spread.sequence_split),
         normalised=split(tokens * (setting.hidden_bytes * setting.hidden), spread.sequence_split),
         norm_forward=element * (norm.forward + width) if written_out else 0.0,
         norm_backward=element * norm.backward if written_out else 0.0,
-        final_encoder=tokens_of(setting, spread) * split(_final_norm(setting), spread.sequence_split) if setting.cross else 0.0,
+        final_encoder=final_encoder,
     )
 
 
@@ -144,13 +136,34 @@ def _gated(setting: Setting, tensor: Number) -> Number:
     ) * setting.hidden
 
 
+def _working(run: Run, setting: Setting, t: Number, tokens: Number) -> Number:
+    """Transient gradients of a block that reads so many tokens."""
+    mode, width, moments = setting.mode, COMPUTE[setting.mode], setting.kinds[-1].adapted
+    working = setting.stack.working * width * tokens * (2.0 * setting.widest / t + 2.0 * setting.hidden)
+    gated, counted = setting.kinds[-1].layer.mlp.gated, setting.stack.counted
+    if counted and not gated:
+        # AddmmBackward of the last linear: the gradients of its input, of its output (a cast of the residual's under autocast and for
+        # wider adapters) and of its weight. The activation's gradient comes when that input goes, where no adapter needs it twice.
+        cast = mode == AUTOCAST or (setting.adapter is not None and setting.adapter.inner_bytes > width)
+        wide = 1.0 if setting.mlp_trained else 3.0 if moments is not None and moments.again and _dropped_wide(setting) else 2.0
+        gone = _mask_gone(setting)
+        weight = width * setting.largest / t if setting.mlp_trained else 0.0
+        working = (
+            tokens * ((wide * width - gone) * setting.widest / t + (RESIDUAL[mode] + (width if cast else 0.0)) * setting.hidden) + weight
+        )
+    elif counted and gated and moments is not None and setting.adapter is not None and setting.adapter.inner_bytes <= width:
+        working = tokens * _gated(setting, t)
+    if run.method.quantization is not None:
+        working = working + setting.stack.dequantized_matrices * width * setting.largest / t
+    return working
+
+
 def _final(setting: Setting) -> float:
     """Bytes per token that the last norm and the head keep: 8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices."""
     head = COMPUTE[setting.mode] if setting.head_trained else 0.0
     if setting.mode == AUTOCAST and not setting.head_per_token:
         head = 0.0  # a cast of the few rows that a classifier reads; else their view keeps the whole
-    stacks = 2.0 if setting.cross else 1.0  # an encoder has its own
-    return stacks * _final_norm(setting) + head * setting.hidden + 16.0
+    return _final_norm(setting) + head * setting.hidden + 16.0
 
 
 def _final_norm(setting: Setting) -> float:

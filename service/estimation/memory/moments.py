@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..numeric import Number
+from ..numeric import Number, maximum
 from ..stacks.profile import AUTOCAST, COMPUTE
 from .biased import ahead as masks_ahead
 from .biased import moments as of_biases
 from .experts import Inside
 from .phase import Phase
-from .sizes import Block, add
+from .sizes import Block, add, block_bytes
 from .surroundings import Surroundings, head_weights
 
 # Optimizers of which torch's foreach form makes one parameter-sized temporary.
@@ -76,7 +76,7 @@ def scores(around: Surroundings) -> list[Phase]:
     held = saved.all + saved.recomputed - (own.kept_block - own.kept_attention)
     return [
         around.backward(gradients.grown(gradients.at_head, done), held, around.casts.within, micro.scores),
-        around.backward(gradients.grown(gradients.almost, done), add(saved.others, own.kept_attention), micro.scores),
+        around.backward(gradients.grown(gradients.almost, done), add(saved.others, own.kept_attention), micro.scores_first),
     ]
 
 
@@ -98,6 +98,30 @@ def biases(around: Surroundings, each: Sequence[Block]) -> list[Phase]:
             missing = moment.missing * gradients.element_bytes + (0.0 if setting.tied_trained else gradients.table)
             found.append(around.backward(gradients.missing(missing), moment.activations, moment.transient))
     return found
+
+
+def encoder(around: Surroundings, each: Sequence[Block]) -> Phase:
+    """In the encoder's block that the backward pass comes to first: the decoder is done, and its gradients are there.
+
+    Before its attention is done: stored scores have their gradients, or the memory-efficient kernel forms the gradient of the
+    position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
+    """
+    setting, spread, saved, gradients = around.setting, around.spread, around.saved, around.gradients
+    kind, done, to_come = setting.kinds[0], 0.0, 0.0
+    for other, block, count in zip(setting.kinds, each, around.stage.counts, strict=True):
+        if other.decoder:
+            done = add(done, block.held * count)
+        else:
+            to_come = add(to_come, add(block.trained, other.adapters) * count)
+    missing = to_come * gradients.element_bytes + (0.0 if setting.tied_trained else gradients.table)
+    local, heads, width = setting.length / spread.context, kind.layer.attention.query_heads / spread.tensor, COMPUTE[setting.mode]
+    live = saved.all - done - block_bytes(setting, kind.kept_feed_forward, spread, False) - around.micro.final_encoder
+    per_position = width * heads * spread.micro * local
+    if setting.scores:  # gradients of the softmax's output and of its input
+        inside = maximum(around.micro.scores_first, 2.0 * per_position * setting.length)
+    else:
+        inside = per_position * (setting.length + 3.0 * kind.layer.attention.query_key_dim)
+    return around.backward(gradients.missing(missing), live, around.casts.within, inside)
 
 
 def patch_convolution(around: Surroundings) -> Phase:
@@ -145,10 +169,10 @@ def _saved_logits(around: Surroundings) -> float:
 
 def blocks(around: Surroundings) -> list[Phase]:
     """The first block of the backward pass, and its last."""
-    saved, casts, gradients, working = around.saved, around.casts, around.gradients, around.micro.working
+    saved, casts, gradients, micro = around.saved, around.casts, around.gradients, around.micro
     return [
-        around.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), working),
-        around.backward(gradients.nearly, saved.last, casts.block, working),
+        around.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), micro.working),
+        around.backward(gradients.nearly, saved.last, casts.block, micro.working_first),
     ]
 
 

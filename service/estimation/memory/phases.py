@@ -57,6 +57,9 @@ def _step(around: Surroundings, each: Sequence[Block], *, merge: bool) -> list[P
         found.append(moments.masks(around))
     if setting.biased and first:
         found += moments.biases(around, each)
+    gradients_of_scores = setting.scores or (setting.first_squares and setting.bias_trained)
+    if setting.cross and gradients_of_scores and not setting.recomputes and first and "activations" not in around.host:
+        found.append(moments.encoder(around, each))
     if setting.untabled and first:
         found.append(moments.patch_convolution(around))
     found += moments.loss(around)

@@ -234,7 +234,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         cross=model.encoder_decoder,
         encoded_kept=mode != AUTOCAST
         and method.part("attention")
-        and any(decoder and (kept.shared_squares or kept.replicated > 0.0) for _, kept, decoder in firsts),
+        and any(decoder and (kept.shared_squares or kept.cross_replicated > 0.0) for _, kept, decoder in firsts),
         scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),
         head_per_token=model.head is not None and model.head.per_token,
         quantized_head=stack.quantized_outside and run.method.quantization is not None,
@@ -243,7 +243,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         total=total,
         reward=float(run.post_training.reward_parameter_count or 0) if run.method.objective in SAMPLED else 0.0,
         value_share=_value_share(run, total),
-        notes=(*_notes(run, stack), *_dropped(model, run)),
+        notes=(*_relative(run, stack), *_notes(run, stack), *_dropped(model, run)),
     )
 
 
@@ -355,6 +355,13 @@ def _notes(run: Essence, stack: Stack) -> tuple[str, ...]:
     if run.method.objective == "reward_model":
         notes.append("a scalar head: one output a token instead of the vocabulary")
     return tuple(notes)
+
+
+def _relative(run: Essence, stack: Stack) -> tuple[str, ...]:
+    """Which of the stacks that share a name it was taken for, and by what."""
+    if stack is STACKS[run.software.stack]:
+        return ()
+    return (f"taken for {stack.title}, whose gradients have {run.precision.gradient_bytes:g} bytes: precision.gradient_bytes tells",)
 
 
 def _dropped(model: Architecture, run: Essence) -> tuple[str, ...]:

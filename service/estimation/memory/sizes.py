@@ -80,6 +80,11 @@ def block_bytes(setting: Setting, kept: Kept, spread: Ranks, decoder: bool) -> N
         whole = whole + kept.squares * (local * length) / spread.tensor
     if kept.positions:
         whole = whole + kept.positions * local
+    if decoder:
+        read: Number = split(kept.cross_replicated, spread.sequence_split) + kept.cross / spread.tensor
+        whole = whole + tokens_of(setting, spread) * read
+        if kept.cross_scores or kept.cross_squares:
+            whole = whole + (spread.micro * kept.cross_scores + kept.cross_squares) * (local * setting.length) / spread.tensor
     if kept.fixed:
         whole = whole + kept.fixed
     if kept.fixed_experts:
@@ -96,7 +101,7 @@ def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
     """Bytes of one block under selective checkpointing."""
     rule = setting.stack.selective
     if rule.kind == "scores":
-        return block_bytes(setting, replace(kind.kept, scores=0.0), spread, kind.decoder)
+        return block_bytes(setting, replace(kind.kept, scores=0.0, cross_scores=0.0), spread, kind.decoder)
     a, width = kind.layer.attention, COMPUTE[setting.mode]
     split = width * (a.query_heads * a.value_dim + rule.matrices * kind.outputs) + 4.0 * a.query_heads
     outputs = Kept(
