@@ -43,7 +43,7 @@ def beside(
     yield "checkpoint_save", model, 0.0, 0.0, add(fixed, _state_dict(run, setting, spread, own, states, gathered))
     if _evaluates(run):
         mode = setting.loss_mode
-        entries = tokens_of(setting, spread) * (setting.vocabulary / spread.tensor) * stage.last
+        entries = tokens_of(setting, spread, setting.kinds[-1].decoder) * (setting.vocabulary / spread.tensor) * stage.last
         logits = entries * (setting.loss.saved[mode] + setting.loss.forward_extra[mode])
         cache: Number = 0.0
         if any(suite.generated_tokens for suite in run.evaluation.suites):
