@@ -35,7 +35,8 @@ class Prior:
     """What is assumed of a driver before it has data: deviations of e within a cell and between cells, level by level.
 
     The values come from the public runs (weighted 80 % of |ln error|: times or divided by 1.33 for stacks that were seen,
-    1.59 for those that were not, which gives 0.22 and 0.36; memory 7 % and 14 %), spread over the levels.
+    1.59 for those that were not, which gives 0.22 and 0.36), spread over the levels. Memory: 7 % within a source; between cells
+    14 %, twice what the means of sources left out of the fit differ by, since allocators and libraries differ more than those do.
     """
 
     within: float
