@@ -118,7 +118,7 @@ HUGGING_FACE = Stack(
         stage_two_keeps_gathered=True,  # FSDP's SHARD_GRAD_OP
     ),
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.02, fragmentation_bytes=8e8, framework_bytes=1.55e9, communicator_bytes=4e8
+        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.03, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
     ),
     dimensions=frozenset({"tensor", "context"}),  # accelerate's ParallelismConfig; experts are not spread
     measured_sharding=frozenset({"none"}),
