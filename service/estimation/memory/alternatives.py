@@ -13,7 +13,8 @@ from typing import Any
 
 from ..run import Run
 from .changes import Change, Kind, both, kinds, merged, settled
-from .offload import host_bytes, offloaded
+from .host import host_bytes
+from .offload import offloaded
 from .setting import setting
 
 __all__ = ["Change", "Offer", "alternatives", "merged"]

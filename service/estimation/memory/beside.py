@@ -11,7 +11,7 @@ from ..stacks.profile import COMPUTE
 from .setting import SAMPLED, Setting
 from .sizes import Size, add, tokens_of
 from .stages import Ranks, Stage
-from .states import Model, States
+from .states import Model, States, weights_over
 
 Live = tuple[str, Model, Number, Number, Number]  # of a phase: its name, the states, activations, logits and transients
 
@@ -63,7 +63,7 @@ def _state_dict(run: Run, setting: Setting, spread: Ranks, own: Size, states: St
         return gathered
     width = precision.weight_bytes if setting.adapter is None else setting.adapter.element_bytes
     whole = (own.weights if setting.adapter is None else own.adapters) * width
-    total: Number = where(spread.weights_over > 1, whole, 0.0)
+    total: Number = where(weights_over(run, setting, spread)[0] > 1, whole, 0.0)
     if policy.contents == "full":
         held = states.trained * (precision.master_weight_bytes + precision.optimizer_state_bytes)
         total = total + where(spread.states_over > 1, held, 0.0)
@@ -75,7 +75,7 @@ def _generation(run: Run, setting: Setting, spread: Ranks) -> Number:
     wanted = run.post_training
     weights = 2.0 * setting.total
     devices = float(devices_of_a_copy(run.hardware, weights))
-    ranks = spread.weights_over * spread.tensor * spread.pipeline
+    ranks = weights_over(run, setting, spread)[0] * spread.tensor * spread.pipeline
     length = float((wanted.prompt_tokens or 0) + (wanted.generated_tokens or 0))
     cache = 0.0
     for kind in setting.kinds:

@@ -16,6 +16,7 @@ from .offload import offloaded
 from .phase import ACTIVE, PARTS, Phase
 from .setting import Setting
 from .stages import ranks
+from .states import gradients_over, weights_over
 from .widening import below_the_device, unlike
 from .widening import interval as width_of
 
@@ -146,9 +147,9 @@ def _divided(run: Run, known: Setting) -> tuple[str, str, str]:
     """For weights, gradients and states: over how many ranks the sharding divides them, or that it does not."""
     spread, stage = ranks(run), run.layout.sharding
     split = " of this stage" if float(spread.tensor) * float(spread.pipeline) > 1 else ""
-    weights = spread.shard if stage == "zero2" and known.stack.sharding.stage_two_keeps_gathered else spread.weights_over
+    weights, gradients = weights_over(run, known, spread)[0], gradients_over(run, known, spread)[0]
     said = []
-    for part, over in (("weights", weights), ("gradients", spread.gradients_over), ("states", spread.states_over)):
+    for part, over in (("weights", weights), ("gradients", gradients), ("states", spread.states_over)):
         divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
         said.append(split + divided)
     return said[0], said[1], said[2]

@@ -17,7 +17,8 @@ from ..stacks.profile import Stack
 from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
-from .offload import host_bytes, offloaded
+from .host import host_bytes
+from .offload import offloaded
 from .phase import ACTIVE, Phase
 from .setting import Setting, setting
 from .stages import ranks

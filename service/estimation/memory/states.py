@@ -44,34 +44,52 @@ class States:
         return Model(self.weights, gradients, self.master, self.optimizer)
 
 
-def states_of(run: Run, setting: Setting, spread: Ranks, own: Size, held: frozenset[str]) -> States:
-    """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
+def weights_over(run: Run, setting: Setting, spread: Ranks) -> tuple[Number, Number]:
+    """Ranks that the weights are divided over, and those of experts: by stage 3, on some stacks by stage 2."""
+    if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
+        return spread.shard, spread.expert_gradients_over
+    return spread.weights_over, spread.expert_weights_over
+
+
+def gradients_over(run: Run, setting: Setting, spread: Ranks) -> tuple[Number, Number]:
+    """Ranks that the gradients are divided over, and those of experts: none where they are added up before their reduction."""
+    over, experts_over = spread.gradients_over, spread.expert_gradients_over
+    if run.precision.recipe in setting.stack.accumulates_unsharded:
+        over, experts_over = where(spread.accumulation > 1, 1.0, over), where(spread.accumulation > 1, 1.0, experts_over)
+    if setting.stack.sharding.pipeline_accumulates_unsharded:
+        over, experts_over = where(spread.pipeline > 1, 1.0, over), where(spread.pipeline > 1, 1.0, experts_over)
+    return over, experts_over
+
+
+def weights_of(run: Run, setting: Setting, spread: Ranks, own: Size) -> Number:
+    """Bytes of one rank's weights, wherever they are held: of the model, its adapters, and the models beside it."""
     precision, width = run.precision, COMPUTE[setting.mode]
-    trained = add(own.trained, own.adapters)
     # Under adapters the base is frozen; the other widths are the trained part's.
     weights: Number = own.weights * precision.weight_bytes
     if run.method.quantization is not None:
         weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
     if setting.adapter is not None:
         weights = weights + own.adapters * setting.adapter.element_bytes
-    over, experts_over = spread.weights_over, spread.expert_weights_over
-    if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
-        over, experts_over = spread.shard, spread.expert_gradients_over
+    over, experts_over = weights_over(run, setting, spread)
     weights = divided(weights, own.experts * precision.weight_bytes, over, experts_over)
-    models = 1.0 + setting.value_share  # that are trained
     if setting.value_share:
-        weights = weights * models
+        weights = weights * (1.0 + setting.value_share)
     if setting.reference:
         weights = weights + divided(own.weights * width, own.experts * width, over, experts_over)
     if setting.reward:
         weights = weights + setting.reward * width / (spread.tensor * spread.pipeline) / over
+    return weights
+
+
+def states_of(run: Run, setting: Setting, spread: Ranks, own: Size, held: frozenset[str]) -> States:
+    """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
+    precision = run.precision
+    trained = add(own.trained, own.adapters)
+    weights = weights_of(run, setting, spread, own)
+    models = 1.0 + setting.value_share  # that are trained
     if "parameters" in held:
         weights = weights * 0.0
-    over, experts_over = spread.gradients_over, spread.expert_gradients_over
-    if precision.recipe in setting.stack.accumulates_unsharded:
-        over, experts_over = where(spread.accumulation > 1, 1.0, over), where(spread.accumulation > 1, 1.0, experts_over)
-    if setting.stack.sharding.pipeline_accumulates_unsharded:
-        over, experts_over = where(spread.pipeline > 1, 1.0, over), where(spread.pipeline > 1, 1.0, experts_over)
+    over, experts_over = gradients_over(run, setting, spread)
     stepped = stepped_per_rank(own, spread)
     gradients = divided(trained, own.trained_experts, over, experts_over)
     if setting.value_share:

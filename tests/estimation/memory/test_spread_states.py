@@ -125,3 +125,30 @@ def test_token_table_and_head_of_a_quantized_base_are_gathered_in_16_bits() -> N
     found = quote(base)
     save = next(phase for phase in found.phases if phase["phase"] == "checkpoint_save")
     assert save["parts"]["transient"] == pytest.approx(2 * 128256 * 4096 * 2 + 2 * 218_112_000 * 0.5625, rel=1e-3)
+
+
+def test_the_host_holds_the_reference_model_too() -> None:
+    """A 16-bit copy of all weights, over the ranks that shard the model's own."""
+    offload = {"software": {"stack": "deepspeed", "cpu_offload": ["parameters"]}}
+    held = [
+        values(quote(merged(LLAMA, {**offload, "method": {"kind": "full", "objective": objective}})))["host_memory.offload"]
+        for objective in ("sft", "dpo")
+    ]
+    assert held[1] - held[0] == pytest.approx(2 * N / 8, rel=1e-9)
+
+
+def test_gradients_that_are_added_up_whole_are_not_said_to_be_divided() -> None:
+    """Native FSDP2 in pure 16 bits accumulates unreduced gradients: the formula divides by what the value is divided by."""
+    base = {
+        "software": {"stack": "fsdp_native"},
+        "precision": {"recipe": "bf16_pure"},
+        "parallelism": {"sharding": "zero2"},
+        "activation_checkpointing": "full",
+        "hardware": {"device_count": 8},
+    }
+    for steps, over in ((1, 8), (4, 1)):
+        found = quote(merged(base, {"batch": {"micro_batch_size": 1, "gradient_accumulation_steps": steps}}))
+        item = next(item for item in found.items if item.code == "memory.gradients")
+        assert ("8 ranks" in item.formula) == (over == 8)
+        if item.expected:
+            assert item.expected == pytest.approx(2 * N / over, rel=1e-9)
