@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import Header, Request
 from fastapi.responses import Response
 from sqlalchemy import Column, Connection, Index, Integer, PrimaryKeyConstraint, String, Table, Text, and_, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from .database import Database, UtcDateTime, metadata, team_column
 from .identifiers import uuid7
-from .problems import KeyReused, StillRunning
+from .problems import KeyReused, Problem, StillRunning
+from .security import Caller
 
 KEPT = timedelta(hours=24)
 LEASE = timedelta(seconds=60)
@@ -69,6 +70,48 @@ class Answer:
         return Response(self.body, self.status, headers, "application/json")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """What a request makes, ready to be stored."""
+
+    store: Callable[[Connection], Answer]  # in the transaction that keeps the answer too; it may run more than once
+    stored: Callable[[], object] = lambda: None  # once it is committed
+    collision: Problem | None = None  # what it means that a constraint of the database was violated
+    tries: int = 1  # how often to store before that is said
+
+
+def create(request: Request, caller: Caller, key: str | None, document: Any, prepare: Callable[[], Creation]) -> Response:
+    """Answer a request that creates, once for a key: `prepare` outside of a transaction, then store and keep the answer in one.
+
+    A repeated key gets the first answer; what `prepare` and `store` raise gives the key back.
+    """
+    database: Database = request.app.state.database
+    with once(database, team_id=caller.team_id, path=request.url.path, key=key, document=document) as use:
+        if use.replay is not None:
+            return use.replay.response(replayed=True)
+        creation = prepare()
+        answer = _committed(database, use, creation)
+    creation.stored()
+    return answer.response()
+
+
+def _committed(database: Database, use: Once, creation: Creation) -> Answer:
+    """Store what was prepared; committed when this returns."""
+    for left in reversed(range(creation.tries)):
+        try:
+            with database.write() as work:
+                answer = creation.store(work.connection)
+                use.keep(work.connection, answer)
+                work.commit()
+            return answer
+        except IntegrityError:
+            if creation.collision is None:
+                raise
+            if not left:
+                raise creation.collision from None
+    raise AssertionError("a creation is tried at least once")
+
+
 class Once:
     """One use of a key (or of none). `replay` is the first request's answer, if there was one."""
 
@@ -95,11 +138,7 @@ class Once:
 
 @contextmanager
 def once(database: Database, *, team_id: str, path: str, key: str | None, document: Any) -> Iterator[Once]:
-    """Reserve a key around the work of a request.
-
-    Use: `with once(...) as use: if use.replay: return use.replay.response(replayed=True)`, then work, then
-    `use.keep(work.connection, answer)` and `work.commit()` in one unit of work.
-    """
+    """Reserve a key around the work of a request; endpoints use `create`."""
     if key is None:
         yield Once(team_id, path, None, "")
         return

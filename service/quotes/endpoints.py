@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from sqlalchemy import Connection
 
 from service.kit import api, documents, idempotency, paging, problems
 from service.kit.documents import JsonBody, Moment
-from service.kit.idempotency import Answer, IdempotencyKey
+from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.security import Caller, allow
 from service.specs.load import run_of
 from service.specs.spec import RunSpec
@@ -37,12 +38,11 @@ _CREATED = {"Location": "Where the quote is.", "Idempotency-Replayed": "`true` w
 def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, caller: Caller = allow("quotes:write")) -> Response:
     """Price a training run, item by item, and keep the quote."""
     received = body.json()
-    with idempotency.once(api.database(request), team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
-        priced = issuing.price(api.database(request), caller, received)
-        answer = _store(request, caller, use, priced)
-    return answer.response()
+
+    def prepare() -> Creation:
+        return _creation(request, caller, issuing.price(api.database(request), caller, received))
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 @router.post(
@@ -72,9 +72,8 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
     apart = _faults_by_spec(faults)
     batch = documents.validate(Batch, received)
     database = api.database(request)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
+
+    def prepare() -> Creation:
         new: list[repository.New] = []
         entries: list[str] = []
         prices = issuing.Desk(database, caller)
@@ -89,12 +88,14 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
                 new.append(quote)
                 entries.append(f'{{"index":{index},"quote":{repository.envelope(quote.document, quote)}}}')
         answer = Answer(201, f'{{"items":[{",".join(entries)}]}}')
-        with database.write() as work:
-            repository.add(work.connection, caller.team_id, new)
-            use.keep(work.connection, answer)
-            work.commit()
-    request.app.state.metrics.quotes.labels("batch").inc(len(new))
-    return answer.response()
+
+        def store(connection: Connection) -> Answer:
+            repository.add(connection, caller.team_id, new)
+            return answer
+
+        return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels("batch").inc(len(new)))
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 @router.get(
@@ -211,11 +212,10 @@ def create_revision(
     revision = documents.validate(Revision, received)
     if revision.spec is None and revision.pilot is None:
         raise problems.invalid("", "give spec, pilot or both")
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
-        pilot: list[issuing.Measurement] = [] if quote.pilot is None else json.loads(quote.pilot)
-        patch = revision.spec or {}
+    stored_pilot: list[issuing.Measurement] = [] if quote.pilot is None else json.loads(quote.pilot)
+
+    def prepare() -> Creation:
+        pilot, patch = stored_pilot, revision.spec or {}
         dropped = bool(pilot) and not patch.keys() <= BESIDE_THE_STEP
         if dropped:
             pilot = []
@@ -235,20 +235,22 @@ def create_revision(
                 f"quote {beside} supersedes the same quote: this one stands beside it and holds nothing of its changes; to build on them "
                 "revise that one",
             )
-        answer = _store(request, caller, use, priced, supersedes_id=quote.id)
-    return answer.response()
+        return _creation(request, caller, priced, supersedes_id=quote.id)
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
-def _store(request: Request, caller: Caller, use: idempotency.Once, priced: Priced, supersedes_id: str | None = None) -> Answer:
-    """Store one quote, and the answer for whoever repeats the request; committed when this returns."""
+def _creation(request: Request, caller: Caller, priced: Priced, supersedes_id: str | None = None) -> Creation:
+    """A priced quote, ready to be stored and answered."""
     new = priced.to_store(supersedes_id)
     answer = Answer(201, repository.envelope(new.document, new), {"Location": f"/v1/quotes/{new.id}"})
-    with api.database(request).write() as work:
-        repository.add(work.connection, caller.team_id, [new])
-        use.keep(work.connection, answer)
-        work.commit()
-    request.app.state.metrics.quotes.labels("single" if supersedes_id is None else "revision").inc()
-    return answer
+
+    def store(connection: Connection) -> Answer:
+        repository.add(connection, caller.team_id, [new])
+        return answer
+
+    kind = "single" if supersedes_id is None else "revision"
+    return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels(kind).inc())
 
 
 def _find(quote: repository.Stored | None) -> repository.Stored:
