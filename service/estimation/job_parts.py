@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .items import Basis
 from .numeric import Number, ceil, ceil_divide, maximum, minimum, sqrt, where
+from .placement import place
 from .run import Hardware, Run
 from .spread import Spread, exactly, independently, multiples, prior, say, together
 
@@ -72,27 +73,13 @@ def nodes(hardware: Hardware) -> int:
     return -(-hardware.device_count // max(hardware.devices_per_node, 1))
 
 
-def writing_ranks(run: Run) -> Number:
-    """Ranks that hold different parts of a checkpoint and write them at the same time."""
-    assert run.hardware is not None
-    layout = run.layout
-    if layout.sharding == "none":
-        return layout.tensor * layout.pipeline
-    if layout.sharding == "hybrid" and layout.shard_group_size is not None:
-        return minimum(
-            layout.tensor * layout.pipeline * layout.shard_group_size,
-            run.hardware.device_count,
-        )
-    return layout.tensor * layout.pipeline * layout.data
-
-
 def storage_rate(run: Run, amount: float = 0.0) -> tuple[Spread, str, Basis]:
     """Bytes per second to and from storage for that many bytes, all ranks together."""
     assert run.hardware is not None
     given = run.checkpointing.storage_bytes_per_second
     if given is not None:
         return exactly(given), f"storage takes {given:.4g} B/s, as given", "given"
-    ranks = writing_ranks(run)
+    ranks = place(run).writers
     # A layout that cannot hold these bytes (none was stated, most likely) is warned of; the job is then timed as one that is
     # sharded over all its nodes, since no run saves from devices that its model does not fit.
     impossible = (0.0 if run.software.cpu_offload else amount) > ranks * float(run.hardware.device.memory_bytes)
@@ -193,8 +180,8 @@ def cadence(run: Run, steps: Number | None, step: Spread | None, training: Sprea
     light_write = _seconds_of(light_bytes, storage)
     said = [word]
     if policy.asynchronous:
-        snapshot = main_bytes / writing_ranks(run) / SNAPSHOT_BYTES_PER_SECOND
-        light_snapshot = light_bytes / writing_ranks(run) / SNAPSHOT_BYTES_PER_SECOND
+        snapshot = main_bytes / place(run).writers / SNAPSHOT_BYTES_PER_SECOND
+        light_snapshot = light_bytes / place(run).writers / SNAPSHOT_BYTES_PER_SECOND
         blocked, light = exactly(snapshot), exactly(light_snapshot)
         said.append(f"asynchronous: the devices wait for the copy to host memory alone, {say(snapshot)} s at 10 GB/s a device")
     else:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..placement import held_on_host
 from ..run import Run
 from .changes import Change, Kind, both, kinds, merged, settled
 from .host import host_bytes
-from .offload import offloaded
 from .setting import setting
 
 __all__ = ["Change", "Offer", "alternatives", "merged"]
@@ -216,7 +216,7 @@ def _row(found: Found, run: Run, before: float, base: float | None, hours: Hours
     }
     notes = list(found.notes)
     known = setting(found.run)
-    if known is not None and offloaded(found.run, known):
+    if known is not None and held_on_host(found.run):
         row["host_memory_bytes_per_device"] = float(host_bytes(found.run, known))
     if notes:
         row["note"] = "; ".join(notes)

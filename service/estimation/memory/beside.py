@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from ..generation import devices_of_a_copy
 from ..numeric import Number, where
+from ..placement import Placement
 from ..run import Run
 from ..stacks.profile import COMPUTE
 from .setting import SAMPLED, Setting
 from .sizes import Size, add, tokens_of
-from .stages import Ranks, Stage
-from .states import Model, States, weights_over
+from .stages import Stage
+from .states import Model, States
 
 Live = tuple[str, Model, Number, Number, Number]  # of a phase: its name, the states, activations, logits and transients
 
@@ -33,27 +34,27 @@ def _evaluates(run: Run) -> bool:
 
 
 def beside(
-    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, gathered: Number, buckets: Number
+    run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, states: States, gathered: Number, buckets: Number
 ) -> Iterator[Live]:
     """What is live in each. ``gathered``: bytes of whole weights while a block of a sharded model runs; ``buckets``: of communication."""
     workspace = setting.stack.overheads.workspace_bytes
     standing: Number = states.gradients if setting.stack.sharding.persistent_gradients else 0.0
     model = states.having(standing)
     fixed = add(workspace, buckets)
-    yield "checkpoint_save", model, 0.0, 0.0, add(fixed, _state_dict(run, setting, spread, own, states, gathered))
+    yield "checkpoint_save", model, 0.0, 0.0, add(fixed, _state_dict(run, setting, placed, own, states, gathered))
     if _evaluates(run):
         mode = setting.loss_mode
-        entries = tokens_of(setting, spread, setting.kinds[-1].decoder) * (setting.vocabulary / spread.tensor) * stage.last
+        entries = tokens_of(setting, placed, setting.kinds[-1].decoder) * (setting.vocabulary / placed.tensor) * stage.last
         logits = entries * (setting.loss.saved[mode] + setting.loss.forward_extra[mode])
         cache: Number = 0.0
         if any(suite.generated_tokens for suite in run.evaluation.suites):
-            cache = _cache(setting, stage, spread, setting.length * 1.0, spread.micro / spread.context)
+            cache = _cache(setting, stage, placed, setting.length * 1.0, placed.micro_sequences / placed.context)
         yield "evaluation", model, own.kept_block, logits, add(add(fixed, gathered), cache)
     if generates(run):
-        yield "generation", model, 0.0, 0.0, add(fixed, _generation(run, setting, spread))
+        yield "generation", model, 0.0, 0.0, add(fixed, _generation(run, setting, placed))
 
 
-def _state_dict(run: Run, setting: Setting, spread: Ranks, own: Size, states: States, gathered: Number) -> Number:
+def _state_dict(run: Run, setting: Setting, placed: Placement, own: Size, states: States, gathered: Number) -> Number:
     """What saving gathers: nothing, block by block on the way to the host, or the whole of what is sharded (adapters alone, where
     the base is frozen under them) on one rank's device."""
     policy, precision = run.checkpointing, run.precision
@@ -63,33 +64,33 @@ def _state_dict(run: Run, setting: Setting, spread: Ranks, own: Size, states: St
         return gathered
     width = precision.weight_bytes if setting.adapter is None else setting.adapter.element_bytes
     whole = (own.weights if setting.adapter is None else own.adapters) * width
-    total: Number = where(weights_over(run, setting, spread)[0] > 1, whole, 0.0)
+    total: Number = where(placed.weights_over > 1, whole, 0.0)
     if policy.contents == "full":
         held = states.trained * (precision.master_weight_bytes + precision.optimizer_state_bytes)
-        total = total + where(spread.states_over > 1, held, 0.0)
+        total = total + where(placed.states_over > 1, held, 0.0)
     return total
 
 
-def _generation(run: Run, setting: Setting, spread: Ranks) -> Number:
+def _generation(run: Run, setting: Setting, placed: Placement) -> Number:
     """A 16-bit copy of what training shards, over as few devices as hold it, and the keys and values of a micro-batch of answers."""
     wanted = run.post_training
     weights = 2.0 * setting.total
     devices = float(devices_of_a_copy(run.hardware, weights))
-    ranks = weights_over(run, setting, spread)[0] * spread.tensor * spread.pipeline
+    ranks = placed.weights_over * placed.tensor * placed.pipeline
     length = float((wanted.prompt_tokens or 0) + (wanted.generated_tokens or 0))
     cache = 0.0
     for kind in setting.kinds:
         a = kind.layer.attention
         keys = (a.query_key_dim + a.value_dim) * a.key_value_heads * len(kind.indices)
         cache += 2.0 * keys * (length if a.window is None else min(length, float(a.window)))
-    return where(ranks > 1, weights / devices, 0.0) + spread.micro * (cache / devices)
+    return where(ranks > 1, weights / devices, 0.0) + placed.micro_sequences * (cache / devices)
 
 
-def _cache(setting: Setting, stage: Stage, spread: Ranks, length: float, sequences: Number) -> Number:
+def _cache(setting: Setting, stage: Stage, placed: Placement, length: float, sequences: Number) -> Number:
     """Keys and values of every block of a stage."""
     total: Number = 0.0
     for kind, count in zip(setting.kinds, stage.counts, strict=True):
         a = kind.layer.attention
         positions = length if a.window is None else min(length, float(a.window))
         total = total + (a.query_key_dim + a.value_dim) * a.key_value_heads * positions * count
-    return sequences * COMPUTE[setting.mode] * total / spread.tensor
+    return sequences * COMPUTE[setting.mode] * total / placed.tensor

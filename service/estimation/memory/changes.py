@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..placement import FULLY_SHARDED
 from ..run import Run
 from ..stacks import STACKS
 from .beside import generates
 from .moments import FOREACH
-from .offload import FULLY_SHARDED
 
 Change = dict[str, Any]
 

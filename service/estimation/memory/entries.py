@@ -10,13 +10,11 @@ from math import isclose
 
 from ..correction import Corrections
 from ..items import Basis, Item
+from ..placement import held_on_host, place
 from ..run import Run
 from ..spread import prior
-from .offload import offloaded
 from .phase import ACTIVE, PARTS, Phase
 from .setting import Setting
-from .stages import ranks
-from .states import gradients_over, weights_over
 from .widening import below_the_device, unlike
 from .widening import interval as width_of
 
@@ -145,11 +143,11 @@ def _sum(values: list[float]) -> float:
 
 def _divided(run: Run, known: Setting) -> tuple[str, str, str]:
     """For weights, gradients and states: over how many ranks the sharding divides them, or that it does not."""
-    spread, stage = ranks(run), run.layout.sharding
-    split = " of this stage" if float(spread.tensor) * float(spread.pipeline) > 1 else ""
-    weights, gradients = weights_over(run, known, spread)[0], gradients_over(run, known, spread)[0]
+    placed, stage = place(run), run.layout.sharding
+    split = " of this stage" if float(placed.tensor) * float(placed.pipeline) > 1 else ""
+    weights, gradients = placed.weights_over, placed.gradients_over
     said = []
-    for part, over in (("weights", weights), ("gradients", gradients), ("states", spread.states_over)):
+    for part, over in (("weights", weights), ("gradients", gradients), ("states", placed.states_over)):
         divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
         said.append(split + divided)
     return said[0], said[1], said[2]
@@ -161,7 +159,7 @@ _HELD = {"weights": "parameters", "gradients": "gradients", "master_weights": "o
 
 def _elsewhere(run: Run, known: Setting, peak: Phase) -> dict[str, tuple[str, ...]]:
     """Why a state takes no bytes at the peak though the formula has some: it is in host memory, or comes and goes."""
-    held = offloaded(run, known)
+    held = held_on_host(run)
     said: dict[str, tuple[str, ...]] = {name: ("offloaded: held in host memory",) if _HELD[name] in held else () for name in STATES}
     if "states" in held:
         said["optimizer_states"] = ("paged: unified memory that moves to the host where the device is full, unseen by torch's counters",)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numeric import Number, maximum
+from ..placement import Placement
 from ..stacks.profile import COMPUTE, RESIDUAL, by_family
 from .setting import Setting
 from .sizes import split, tokens_of
-from .stages import Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Inside:
     trained_down: Number | None  # weights of the down projection whose gradient stands then; None where no expert gets a gradient
 
 
-def inside(setting: Setting, spread: Ranks) -> Inside | None:
+def inside(setting: Setting, placed: Placement) -> Inside | None:
     """None where no block has experts, or the stack computes them in another way."""
     kind = next((kind for kind in reversed(setting.kinds) if kind.layer.mlp.experts), None)
     if kind is None or not setting.rules.routing_widths:
@@ -36,12 +36,12 @@ def inside(setting: Setting, spread: Ranks) -> Inside | None:
     found = by_family(setting.rules.routing_widths, setting.family, (0.0, 0.0, 0.0))
     assert isinstance(found, tuple)
     r, w, h, mlp = float(found[setting.mode]), COMPUTE[setting.mode], setting.hidden, kind.layer.mlp
-    tokens = tokens_of(setting, spread, kind.decoder)
-    rows = tokens * (mlp.experts_per_token * spread.imbalance)
-    normalised = split(tokens * (w * h), spread.sequence_split)
+    tokens = tokens_of(setting, placed, kind.decoder)
+    rows = tokens * (mlp.experts_per_token * placed.expert_imbalance)
+    normalised = split(tokens * (w * h), placed.sequence_split)
     halves = (2.0 if mlp.gated else 1.0) * mlp.intermediate
-    residual = split(tokens * (RESIDUAL[setting.mode] * h), spread.sequence_split)
-    stack: Number = kind.expert_gradient / spread.expert_split
+    residual = split(tokens * (RESIDUAL[setting.mode] * h), placed.sequence_split)
+    stack: Number = kind.expert_gradient / placed.expert_split
     summed: Number = 0.0 if kind.trained_experts else w * stack
     # Forward, at the end of the last block: outputs times routing weights, and these in the order of the tokens.
     forward = rows * (2.0 * r * h) + residual
@@ -49,7 +49,7 @@ def inside(setting: Setting, spread: Ranks) -> Inside | None:
         gated = rows * (w * (2.0 * halves + h)) + residual - summed  # earlier: gate, up, the activation, their product
         forward = maximum(forward + rows * (2.0 * w * h), gated) + normalised
         if kind.expert_gradient:
-            forward = forward + kind.kept.fixed_experts / spread.expert_split + kind.adapter_casts
+            forward = forward + kind.kept.fixed_experts / placed.expert_split + kind.adapter_casts
     else:  # the model's forward holds the embedded input to its end, and the last block's until that is done
         forward = forward + 2.0 * residual
         if not kind.expert_gradient:  # frozen experts keep no inputs, but their function still holds them

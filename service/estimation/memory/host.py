@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from ..numeric import Number, maximum
+from ..placement import held_on_host, place
 from ..run import Run
-from .offload import offloaded, stepped_per_rank
 from .setting import Setting
 from .sizes import blocks, size
-from .stages import ranks, stages
-from .states import weights_of
+from .stages import stages
+from .states import stepped_per_rank, weights_of
 
 HOST_GRADIENT_BYTES = 4.0  # the optimizer steps in 32 bits there
 
 
 def host_bytes(run: Run, setting: Setting) -> Number:
     """Host memory of one rank for what is offloaded, at the fullest stage."""
-    spread, held = ranks(run, setting.sequences), offloaded(run, setting)
-    each = blocks(setting, spread)
+    placed, held = place(run), held_on_host(run)
+    each = blocks(setting, placed)
     worst: Number = 0.0
-    for stage in stages(setting, spread):
-        own = size(setting, stage, spread, each)
+    for stage in stages(setting, placed):
+        own = size(setting, stage, placed, each)
         total: Number = 0.0
         if "optimizer" in held:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES
-            total = total + stepped_per_rank(own, spread) * (per * (1.0 + setting.value_share))
+            total = total + stepped_per_rank(own, placed) * (per * (1.0 + setting.value_share))
         elif "states" in held:
-            total = total + stepped_per_rank(own, spread) * (run.precision.optimizer_state_bytes * (1.0 + setting.value_share))
+            total = total + stepped_per_rank(own, placed) * (run.precision.optimizer_state_bytes * (1.0 + setting.value_share))
         if "parameters" in held:
-            total = total + weights_of(run, setting, spread, own)
+            total = total + weights_of(run, setting, placed, own)
         if "activations" in held:
             total = total + own.kept * stage.in_flight
         worst = maximum(worst, total)

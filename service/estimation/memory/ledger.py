@@ -12,16 +12,15 @@ from ..correction import Corrections
 from ..items import Item, unknown
 from ..numeric import Number, anywhere, indicator, maximum, minimum, where
 from ..parameters import Parameters
+from ..placement import held_on_host, place
 from ..run import Run
 from ..stacks.profile import Stack
 from . import phases as live
 from . import sizes
 from .entries import PARENTS, STATES, Gaps, entries, entry
 from .host import host_bytes
-from .offload import offloaded
 from .phase import ACTIVE, Phase
 from .setting import Setting, setting
-from .stages import ranks
 
 ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
 NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"
@@ -183,7 +182,7 @@ def estimate(run: Run, parameters: Parameters, workload: Any = None, corrections
         cached=float(cached),
     )
     items = entries(run, known, peak, gaps, corrections or {}, _notes(run, known, peak))
-    if offloaded(run, known):
+    if held_on_host(run):
         items.append(_host(run, known))
     process = next(item for item in items if item.code == "memory.peak_process")
     return MemoryEstimate(
@@ -221,26 +220,26 @@ def _shown(phase: Phase) -> dict[str, Any]:
 
 def saved_bytes_per_layer(run: Run, known: Setting) -> list[int]:
     """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
-    spread = ranks(run, known.sequences)
+    placed = place(run)
     values: list[float] = [0.0] * known.blocks
     for kind in known.kinds:
         if run.activation_checkpointing == "full":
-            value = sizes.inputs(known, kind, spread)
+            value = sizes.inputs(known, kind, placed)
         elif run.activation_checkpointing == "selective":
-            value = sizes.selected(known, kind, spread)
+            value = sizes.selected(known, kind, placed)
         else:
-            value = sizes.block_bytes(known, kind.kept, spread, kind.decoder)
+            value = sizes.block_bytes(known, kind.kept, placed, kind.decoder)
         for index in kind.indices:
             values[index] = float(value)
     if not known.recomputes:
         for index, extra, decoder in known.first_blocks:
-            values[index] += float(sizes.block_bytes(known, extra, spread, decoder))
+            values[index] += float(sizes.block_bytes(known, extra, placed, decoder))
     return [round(value) for value in values]
 
 
 def _host(run: Run, known: Setting) -> Item:
     """Host memory for what is offloaded; what was asked to go and stays is not in it."""
-    held, node = offloaded(run, known), 1 if run.hardware is None else min(run.hardware.devices_per_node, run.hardware.device_count)
+    held, node = held_on_host(run), 1 if run.hardware is None else min(run.hardware.devices_per_node, run.hardware.device_count)
     amount = float(host_bytes(run, known))
     return Item(
         code="host_memory.offload",
@@ -267,15 +266,15 @@ def _without_shape(run: Run, parameters: Parameters) -> MemoryEstimate:
     """States alone, from the parameter count: all that a bare count allows."""
     layout, precision = run.layout, run.precision
     reason = NO_LENGTH if run.architecture.shape_known else NO_SHAPE
-    spread = ranks(run)
+    placed = place(run)
     split = float(layout.tensor) * float(layout.pipeline)
-    values = {"weights": parameters.total * precision.weight_bytes / split / float(spread.weights_over)}
+    values = {"weights": parameters.total * precision.weight_bytes / split / float(placed.weights_over)}
     items = [entry("weights", values["weights"], "parameters x bytes / ranks")]
     if parameters.trainable is not None:
         trained = parameters.trainable / split
-        values["gradients"] = trained * precision.gradient_bytes / float(spread.gradients_over)
-        values["master_weights"] = trained * precision.master_weight_bytes / float(spread.states_over)
-        values["optimizer_states"] = trained * precision.optimizer_state_bytes / float(spread.states_over)
+        values["gradients"] = trained * precision.gradient_bytes / float(placed.gradients_over)
+        values["master_weights"] = trained * precision.master_weight_bytes / float(placed.states_over)
+        values["optimizer_states"] = trained * precision.optimizer_state_bytes / float(placed.states_over)
         evenly = ("parameters spread evenly over tensor and pipeline ranks",)
         items.extend(entry(name, values[name], "trained x bytes / ranks") for name in STATES[1:])
         items.append(entry("model_states", sum(values[name] for name in STATES), " + ".join(STATES), notes=evenly))

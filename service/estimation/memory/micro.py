@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numeric import Number, maximum
+from ..placement import Placement
 from ..run import Run
 from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
 from .activations import MASK, activation_rule, norm_input, norm_rule
@@ -13,7 +14,6 @@ from .experts import Inside
 from .experts import inside as inside_experts
 from .setting import Setting
 from .sizes import add, split, tokens_of
-from .stages import Ranks
 
 
 @dataclass(slots=True)
@@ -44,19 +44,19 @@ class Micro:
     cast_images: Number  # their copy in the width of the patch convolution
 
 
-def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
+def micro_batch(run: Run, setting: Setting, placed: Placement) -> Micro:
     """Its tensors."""
-    mode, width, t = setting.mode, COMPUTE[setting.mode], spread.tensor
-    tokens = tokens_of(setting, spread, setting.kinds[-1].decoder)
-    residual = split(tokens * (RESIDUAL[mode] * setting.hidden), spread.sequence_split)
+    mode, width, t = setting.mode, COMPUTE[setting.mode], placed.tensor
+    tokens = tokens_of(setting, placed, setting.kinds[-1].decoder)
+    residual = split(tokens * (RESIDUAL[mode] * setting.hidden), placed.sequence_split)
     encoded: Number = 0.0
     if setting.cross:
-        encoded = split(tokens_of(setting, spread) * (RESIDUAL[mode] * setting.hidden), spread.sequence_split)
+        encoded = split(tokens_of(setting, placed) * (RESIDUAL[mode] * setting.hidden), placed.sequence_split)
     moments = setting.kinds[-1].adapted
-    gated, counted, there = setting.kinds[-1].layer.mlp.gated, setting.stack.counted, tokens_of(setting, spread)
+    gated, counted, there = setting.kinds[-1].layer.mlp.gated, setting.stack.counted, tokens_of(setting, placed)
     working = _working(run, setting, t, tokens)
     inside: Number = 0.0
-    experts = inside_experts(setting, spread)
+    experts = inside_experts(setting, placed)
     if experts is not None:
         working, inside = maximum(working, experts.working), experts.forward
     elif setting.checkpointing == "full":
@@ -66,9 +66,9 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     adapted: Number = 0.0
     if moments is not None:
         if setting.checkpointing == "full":
-            inside = live(moments.bare, tokens, t, spread.sequence_split)
+            inside = live(moments.bare, tokens, t, placed.sequence_split)
         again = moments.again if setting.recomputes else moments.beside
-        adapted = live(again, tokens, t, spread.sequence_split) if again else 0.0
+        adapted = live(again, tokens, t, placed.sequence_split) if again else 0.0
     ends: Number = residual + (tokens * (width * setting.hidden) if mode == AUTOCAST else 0.0)
     if not gated and activation_rule(setting.rules, setting.kinds[-1].layer.mlp.activation).keeps_output:
         ends = ends + tokens * (width * setting.widest / t)  # ReLU's input, which it does not keep
@@ -78,11 +78,11 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
     shared = counted and setting.recomputes and (RESIDUAL[mode] == 4.0 or saved != 4.0)
     masked: Number = 0.0
     if setting.embedding_masks:
-        masked = split(add(tokens, there if setting.cross else 0.0) * setting.embedding_masks, spread.sequence_split)
+        masked = split(add(tokens, there if setting.cross else 0.0) * setting.embedding_masks, placed.sequence_split)
     longest = max(setting.length, setting.decoder_length) if setting.cross else setting.length  # keys of either attention
-    final_encoder: Number = there * split(_final_norm(setting), spread.sequence_split) if setting.cross else 0.0
+    final_encoder: Number = there * split(_final_norm(setting), placed.sequence_split) if setting.cross else 0.0
     written_out = setting.written_out
-    element = split(tokens * setting.hidden, spread.sequence_split)
+    element = split(tokens * setting.hidden, placed.sequence_split)
     return Micro(
         tokens=tokens,
         residual=residual,
@@ -96,13 +96,13 @@ def micro_batch(run: Run, setting: Setting, spread: Ranks) -> Micro:
         ends=ends,
         scores=tokens * (setting.scores * longest) / t if setting.scores else 0.0,
         scores_first=there * (setting.scores * setting.length) / t if setting.scores else 0.0,
-        entries=(tokens if setting.head_per_token else spread.micro) * (setting.vocabulary / t),
+        entries=(tokens if setting.head_per_token else placed.micro_sequences) * (setting.vocabulary / t),
         images=tokens * (4.0 * setting.pixels) if setting.pixels else 0.0,
         cast_images=tokens * (width * setting.pixels) if setting.pixels and width < 4.0 else 0.0,
         embedding_masks=masked,
-        final=add(tokens * split(_final(setting), spread.sequence_split), final_encoder),
-        norm=tokens * split(_final_norm(setting), spread.sequence_split),
-        normalised=split(tokens * (setting.hidden_bytes * setting.hidden), spread.sequence_split),
+        final=add(tokens * split(_final(setting), placed.sequence_split), final_encoder),
+        norm=tokens * split(_final_norm(setting), placed.sequence_split),
+        normalised=split(tokens * (setting.hidden_bytes * setting.hidden), placed.sequence_split),
         norm_forward=element * (norm.forward + width) if written_out else 0.0,
         norm_backward=element * norm.backward if written_out else 0.0,
         final_encoder=final_encoder,

@@ -24,7 +24,7 @@ FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 def last_mlp(around: Surroundings) -> Phase:
     """Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
     setting, casts = around.setting, around.casts
-    cast = casts.all - casts.head - 2.0 * setting.largest / around.spread.tensor if setting.casts else casts.all
+    cast = casts.all - casts.head - 2.0 * setting.largest / around.placed.tensor if setting.casts else casts.all
     return around.forward(around.saved.all, cast, around.micro.inside, around.saved.images)
 
 
@@ -83,7 +83,7 @@ def scores(around: Surroundings) -> list[Phase]:
 def masks(around: Surroundings) -> Phase:
     """Position biases that become masks in a forward pass that recomputes nothing."""
     setting, casts = around.setting, around.casts
-    moment = masks_ahead(setting, around.spread, around.stage, around.own, around.micro, around.saved.all)
+    moment = masks_ahead(setting, around.placed, around.stage, around.own, around.micro, around.saved.all)
     return around.forward(moment.activations, casts.all - casts.head, moment.transient)
 
 
@@ -91,7 +91,7 @@ def biases(around: Surroundings, each: Sequence[Block]) -> list[Phase]:
     """Position biases that recomputed stacks hand on from block to block."""
     setting, casts, gradients = around.setting, around.casts, around.gradients
     found = []
-    for moment in of_biases(setting, around.spread, around.stage, around.own, each, around.micro, around.saved.all):
+    for moment in of_biases(setting, around.placed, around.stage, around.own, each, around.micro, around.saved.all):
         if moment.phase == "forward":
             found.append(around.forward(moment.activations, casts.all - casts.head, moment.transient))
         else:
@@ -106,7 +106,7 @@ def encoder(around: Surroundings, each: Sequence[Block]) -> Phase:
     Before its attention is done: stored scores have their gradients, or the memory-efficient kernel forms the gradient of the
     position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
     """
-    setting, spread, saved, gradients = around.setting, around.spread, around.saved, around.gradients
+    setting, placed, saved, gradients = around.setting, around.placed, around.saved, around.gradients
     kind, done, to_come = setting.kinds[0], 0.0, 0.0
     for other, block, count in zip(setting.kinds, each, around.stage.counts, strict=True):
         if other.decoder:
@@ -114,9 +114,9 @@ def encoder(around: Surroundings, each: Sequence[Block]) -> Phase:
         else:
             to_come = add(to_come, add(block.trained, other.adapters) * count)
     missing = to_come * gradients.element_bytes + (0.0 if setting.tied_trained else gradients.table)
-    local, heads, width = setting.length / spread.context, kind.layer.attention.query_heads / spread.tensor, COMPUTE[setting.mode]
-    live = saved.all - done - block_bytes(setting, kind.kept_feed_forward, spread, False) - around.micro.final_encoder
-    per_position = width * heads * spread.micro * local
+    local, heads, width = setting.length / placed.context, kind.layer.attention.query_heads / placed.tensor, COMPUTE[setting.mode]
+    live = saved.all - done - block_bytes(setting, kind.kept_feed_forward, placed, False) - around.micro.final_encoder
+    per_position = width * heads * placed.micro_sequences * local
     if setting.scores:  # gradients of the softmax's output and of its input
         inside = maximum(around.micro.scores_first, 2.0 * per_position * setting.length)
     else:
@@ -131,7 +131,7 @@ def patch_convolution(around: Surroundings) -> Phase:
     """
     setting, own, micro, gradients = around.setting, around.own, around.micro, around.gradients
     to_come = (own.trained_attention + setting.trained_outside) * gradients.element_bytes
-    cast = 2.0 * (own.trained_attention + setting.largest / around.spread.tensor + setting.outside_matrices)
+    cast = 2.0 * (own.trained_attention + setting.largest / around.placed.tensor + setting.outside_matrices)
     left = add(around.saved.others, own.kept_attention)
     return around.backward(gradients.missing(to_come), left, cast, 2.0 * micro.residual, micro.cast_images)
 
@@ -149,7 +149,7 @@ def loss(around: Surroundings) -> list[Phase]:
         hidden = add(hidden, saved.encoded)
     head_gradients: Number = 0.0
     if run.software.fused_loss and setting.head_trained:
-        head_gradients = setting.stack.fused_head_gradients * COMPUTE[mode] * head_weights(setting, around.spread, around.stage)
+        head_gradients = setting.stack.fused_head_gradients * COMPUTE[mode] * head_weights(setting, around.placed, around.stage)
     forward = entries * (kept + setting.loss.forward_extra[setting.loss_mode])
     backward = entries * (kept + setting.loss.backward_extra[setting.loss_mode])
     return [

@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..numeric import Number, maximum, minimum, where
+from ..placement import Placement, held_on_host, place
 from ..run import Run
 from . import moments
 from .beside import beside, may_be_the_peak
 from .micro import micro_batch
-from .offload import offloaded
 from .phase import Phase
 from .setting import Setting
 from .sizes import Block, blocks, size
-from .stages import Ranks, ranks, stages
+from .stages import stages
 from .states import Model, States, states_of
 from .surroundings import Surroundings, surroundings
 
 
 def phases(run: Run, setting: Setting, *, all_phases: bool = False) -> Iterator[Phase]:
     """All moments of all stages that can be the peak, stage by stage; with ``all_phases`` those too that never are."""
-    spread = ranks(run, setting.sequences)
-    each, micro, host = blocks(setting, spread), micro_batch(run, setting, spread), offloaded(run, setting)
-    for stage in stages(setting, spread):
-        own = size(setting, stage, spread, each)
-        states = states_of(run, setting, spread, own, host)
+    placed = place(run)
+    each, micro, host = blocks(setting, placed), micro_batch(run, setting, placed), held_on_host(run)
+    for stage in stages(setting, placed):
+        own = size(setting, stage, placed, each)
+        states = states_of(run, setting, placed, own, host)
         if all_phases:
             model = Model(states.weights, 0.0, 0.0, 0.0)  # nothing yet that only training makes
             yield Phase("load", stage.index, model, 0.0, 0.0, setting.stack.overheads.workspace_bytes, in_peak=False)
-        around = surroundings(run, setting, spread, stage, own, states, micro, host)
+        around = surroundings(run, setting, placed, stage, own, states, micro, host)
         yield from _step(around, each, merge=not all_phases)
         if all_phases or may_be_the_peak(run):
-            for name, model, *live in beside(run, setting, spread, stage, own, states, around.shard.gathered, around.shard.buckets):
+            for name, model, *live in beside(run, setting, placed, stage, own, states, around.shard.gathered, around.shard.buckets):
                 yield Phase(name, stage.index, model, *live)
 
 
@@ -65,14 +65,14 @@ def _step(around: Surroundings, each: Sequence[Block], *, merge: bool) -> list[P
     found += moments.loss(around)
     found += moments.blocks(around)
     found += (moments.token_table(around), moments.optimizer_step(around))
-    buffers = None if "optimizer" in around.host else _step_buffers(around.run, around.setting, around.spread, around.gradients.states)
+    buffers = None if "optimizer" in around.host else _step_buffers(around.run, around.setting, around.placed, around.gradients.states)
     if buffers is None:
         return found
     live, freed = buffers
     return _with_buffers(found, moments.optimizer_step(around, live), live + freed, merge)
 
 
-def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> tuple[Number, Number] | None:
+def _step_buffers(run: Run, setting: Setting, placed: Placement, states: States) -> tuple[Number, Number] | None:
     """Bytes that the engine makes at the step: what is live at once, and what was freed before."""
     own, others = setting.stack.step_buffers.get(run.layout.sharding), setting.stack.model_parallel_step_buffers
     if own is None or run.precision.gradient_bytes >= 4:
@@ -81,7 +81,7 @@ def _step_buffers(run: Run, setting: Setting, spread: Ranks, states: States) -> 
     freed: Number = own.freed
     at_once: Number = own.at_once
     if others is not None:
-        other, split = others.get(run.layout.sharding, own), spread.tensor * spread.pipeline > 1
+        other, split = others.get(run.layout.sharding, own), placed.tensor * placed.pipeline > 1
         live, freed, at_once = where(split, other.live, live), where(split, other.freed, freed), where(split, other.at_once, at_once)
     partition = minimum(states.stepped, at_once)
     return partition * live, partition * freed

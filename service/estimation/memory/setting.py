@@ -14,8 +14,9 @@ import numpy as np
 from ..architecture import Architecture
 from ..by_identity import ByIdentity
 from ..parameters import adapters_outside, trained
+from ..placement import divides_weights
 from ..run import Method, PostTraining, Precision, Run, Software
-from ..stacks import STACKS
+from ..stacks import STACKS, stack_of
 from ..stacks.profile import AUTOCAST, COMPUTE, HALF, RESIDUAL, SINGLE, BlockRule, LossRule, Mode, Stack
 from .activations import MASK, Adapter, Kept, norm_output, norm_rule, operators, score_bytes
 from .kinds import Kind, kinds_of
@@ -172,14 +173,12 @@ def setting(run: Run, table: Stack | None = None) -> Setting | None:
 
 def _gathers(run: Run) -> bool:
     """Whether blocks compute on weights that a sharding engine has gathered, and cast on the way."""
-    whole_from_stage_two = STACKS[run.software.stack].sharding.stage_two_keeps_gathered
-    return run.layout.sharding in ("zero3", "hybrid") or (run.layout.sharding == "zero2" and whole_from_stage_two)
+    return divides_weights(run)
 
 
 @ByIdentity
 def _remembered(model: Architecture, run: Essence) -> Setting:
-    stack = STACKS[run.software.stack]
-    stack = stack.relatives.get(run.precision.gradient_bytes, stack)
+    stack = stack_of(run.software, run.precision)
     mode, adapter = _mode(run, stack), _adapter(run, stack)
     rules = stack.compiled_blocks if run.software.compile else stack.blocks
     checkpointed = run.activation_checkpointing == "full"

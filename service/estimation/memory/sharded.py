@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numeric import Number, indicator, minimum
+from ..placement import Placement
 from ..run import Run
 from ..stacks.profile import COMPUTE
 from .setting import Setting
 from .sizes import Size
-from .stages import Ranks
 from .states import States
 
 
@@ -23,10 +23,10 @@ class Sharded:
     buckets: Number = 0.0
 
 
-def sharded(run: Run, setting: Setting, spread: Ranks, own: Size, states: States, host: frozenset[str]) -> Sharded:
+def sharded(run: Run, setting: Setting, placed: Placement, own: Size, states: States, host: frozenset[str]) -> Sharded:
     """What a rank of a stage holds of it; ``host``: what is held in host memory."""
     rule, result, stage = setting.stack.sharding, Sharded(), run.layout.sharding
-    several = indicator(spread.shard > 1)
+    several = indicator(placed.shard > 1)
     moved = 1.0 if "parameters" in host else several  # one rank alone gathers nothing, but what the host holds comes by blocks
     left = 1.0 if "gradients" in host else several  # and goes there by blocks
     if stage in ("zero3", "hybrid"):

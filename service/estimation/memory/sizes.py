@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..numeric import Number, maximum, minimum, where
+from ..placement import Placement
 from ..stacks.profile import COMPUTE, RESIDUAL
 from .activations import Kept
 from .kinds import Kind
 from .setting import Setting
-from .stages import Ranks, Stage
+from .stages import Stage
 
 
 @dataclass(slots=True)
@@ -61,47 +62,47 @@ def divided(total: Number, experts: Number, over: Number, expert_over: Number) -
     return split(total - experts, over) + split(experts, expert_over)
 
 
-def tokens_of(setting: Setting, spread: Ranks, decoder: bool = False) -> Number:
+def tokens_of(setting: Setting, placed: Placement, decoder: bool = False) -> Number:
     """Tokens of one micro-batch on one rank."""
-    return spread.micro * ((setting.decoder_length if decoder else setting.length) / spread.context)
+    return placed.micro_sequences * ((setting.decoder_length if decoder else setting.length) / placed.context)
 
 
-def block_bytes(setting: Setting, kept: Kept, spread: Ranks, decoder: bool) -> Number:
+def block_bytes(setting: Setting, kept: Kept, placed: Placement, decoder: bool) -> Number:
     """Bytes that coefficients come to on one rank and micro-batch."""
     length = setting.decoder_length if decoder else setting.length
-    local = length / spread.context
-    per_token: Number = split(kept.replicated, spread.sequence_split) + (kept.split + kept.scores * length) / spread.tensor
+    local = length / placed.context
+    per_token: Number = split(kept.replicated, placed.sequence_split) + (kept.split + kept.scores * length) / placed.tensor
     if kept.routed:
-        per_token = per_token + kept.routed * spread.imbalance
+        per_token = per_token + kept.routed * placed.expert_imbalance
     if kept.single:
-        per_token = per_token + where(spread.micro > 1, 0.0, kept.single / spread.tensor)
-    whole = spread.micro * local * per_token
+        per_token = per_token + where(placed.micro_sequences > 1, 0.0, kept.single / placed.tensor)
+    whole = placed.micro_sequences * local * per_token
     if kept.squares:
-        whole = whole + kept.squares * (local * length) / spread.tensor
+        whole = whole + kept.squares * (local * length) / placed.tensor
     if kept.positions:
         whole = whole + kept.positions * local
     if decoder:
-        read: Number = split(kept.cross_replicated, spread.sequence_split) + kept.cross / spread.tensor
-        whole = whole + tokens_of(setting, spread) * read
+        read: Number = split(kept.cross_replicated, placed.sequence_split) + kept.cross / placed.tensor
+        whole = whole + tokens_of(setting, placed) * read
         if kept.cross_scores or kept.cross_squares:
-            whole = whole + (spread.micro * kept.cross_scores + kept.cross_squares) * (local * setting.length) / spread.tensor
+            whole = whole + (placed.micro_sequences * kept.cross_scores + kept.cross_squares) * (local * setting.length) / placed.tensor
     if kept.fixed:
         whole = whole + kept.fixed
     if kept.fixed_experts:
-        whole = whole + kept.fixed_experts / spread.expert_split
+        whole = whole + kept.fixed_experts / placed.expert_split
     return whole if setting.kept_scale == 1.0 else whole * setting.kept_scale
 
 
-def inputs(setting: Setting, kind: Kind, spread: Ranks) -> Number:
+def inputs(setting: Setting, kind: Kind, placed: Placement) -> Number:
     """Bytes of one block's input, which full checkpointing keeps."""
-    return split(tokens_of(setting, spread, kind.decoder) * (RESIDUAL[setting.mode] * setting.hidden), spread.sequence_split)
+    return split(tokens_of(setting, placed, kind.decoder) * (RESIDUAL[setting.mode] * setting.hidden), placed.sequence_split)
 
 
-def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
+def selected(setting: Setting, kind: Kind, placed: Placement) -> Number:
     """Bytes of one block under selective checkpointing."""
     rule = setting.stack.selective
     if rule.kind == "scores":
-        return block_bytes(setting, replace(kind.kept, scores=0.0, cross_scores=0.0), spread, kind.decoder)
+        return block_bytes(setting, replace(kind.kept, scores=0.0, cross_scores=0.0), placed, kind.decoder)
     a, width = kind.layer.attention, COMPUTE[setting.mode]
     split = width * (a.query_heads * a.value_dim + rule.matrices * kind.outputs) + 4.0 * a.query_heads
     outputs = Kept(
@@ -110,7 +111,7 @@ def selected(setting: Setting, kind: Kind, spread: Ranks) -> Number:
         routed=rule.matrices * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
     )
     return minimum(
-        block_bytes(setting, outputs, spread, kind.decoder) / setting.kept_scale, block_bytes(setting, kind.kept, spread, kind.decoder)
+        block_bytes(setting, outputs, placed, kind.decoder) / setting.kept_scale, block_bytes(setting, kind.kept, placed, kind.decoder)
     )
 
 
@@ -129,13 +130,13 @@ class Block:
     kept_attention: Number  # of that, without its MLP
 
 
-def blocks(setting: Setting, spread: Ranks) -> list[Block]:
+def blocks(setting: Setting, placed: Placement) -> list[Block]:
     """A block of each kind."""
-    return [_block(setting, kind, spread) for kind in setting.kinds]
+    return [_block(setting, kind, placed) for kind in setting.kinds]
 
 
-def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
-    t = spread.tensor
+def _block(setting: Setting, kind: Kind, placed: Placement) -> Block:
+    t = placed.tensor
     weights = kind.split / t + kind.whole
     experts: Number = 0.0
     trained_experts: Number = 0.0
@@ -144,27 +145,27 @@ def _block(setting: Setting, kind: Kind, spread: Ranks) -> Block:
     if kind.trained_split or kind.trained_whole or kind.trained_experts:
         trained = kind.trained_split / t + kind.trained_whole
     if kind.experts:
-        experts = kind.experts / spread.expert_split
+        experts = kind.experts / placed.expert_split
         weights = weights + experts
         matrices = add(matrices, experts) if setting.casts else 0.0
         if kind.trained_experts:
-            trained_experts = kind.trained_experts / spread.expert_split
+            trained_experts = kind.trained_experts / placed.expert_split
             trained = trained + trained_experts
-    kept = add(block_bytes(setting, kind.kept, spread, kind.decoder), kind.adapter_casts)
+    kept = add(block_bytes(setting, kind.kept, placed, kind.decoder), kind.adapter_casts)
     held = kept
     if setting.checkpointing == "full":
-        held = inputs(setting, kind, spread)
+        held = inputs(setting, kind, placed)
     elif setting.checkpointing == "selective":
-        held = selected(setting, kind, spread)
+        held = selected(setting, kind, placed)
     attention: Number = 0.0
     trained_attention: Number = 0.0
     if setting.scores or setting.untabled or setting.biased or kind.experts:
-        attention = kept - block_bytes(setting, kind.kept_feed_forward, spread, kind.decoder)
+        attention = kept - block_bytes(setting, kind.kept_feed_forward, placed, kind.decoder)
         trained_attention = kind.trained_attention / t
     return Block(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
 
 
-def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -> Size:
+def size(setting: Setting, stage: Stage, placed: Placement, each: Sequence[Block]) -> Size:
     """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
     total = Size()
     for kind, own, count in zip(setting.kinds, each, stage.counts, strict=True):
@@ -190,13 +191,13 @@ def size(setting: Setting, stage: Stage, spread: Ranks, each: Sequence[Block]) -
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)
         total.blocks = add(total.blocks, count)
-    _outside(setting, stage, spread, total)
+    _outside(setting, stage, placed, total)
     return total
 
 
-def _outside(setting: Setting, stage: Stage, spread: Ranks, total: Size) -> None:
+def _outside(setting: Setting, stage: Stage, placed: Placement, total: Size) -> None:
     """Token table, head and final norm; a tied head on another stage is a copy of the table there."""
-    t, last = spread.tensor, stage.last
+    t, last = placed.tensor, stage.last
     tied = setting.head == 0.0 and setting.vocabulary > 0
     if stage.first:
         total.embedding = (setting.embedding + last * setting.head) / t

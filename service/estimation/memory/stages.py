@@ -1,4 +1,4 @@
-"""How a run is spread over ranks, and which pipeline stages can be the peak.
+"""Which pipeline stages can be the peak, and what each holds.
 
 Plain arithmetic that broadcasts over the fields of ``Layout`` and ``Batch``. Symbols: t tensor, p pipeline, c context, d
 data, e expert parallel ranks, m micro-batches a step, v virtual stages.
@@ -12,67 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..numeric import Number, ceil, floor, indicator, maximum, minimum, where
-from ..run import Run
+from ..numeric import Number, ceil, floor, indicator, minimum, where
+from ..placement import Placement
 from .setting import Setting
-
-
-@dataclass(slots=True)
-class Ranks:
-    """The layout in numbers, floats or arrays."""
-
-    tensor: Number
-    pipeline: Number
-    context: Number
-    sequence_split: Number  # ranks that the replicated tensors of a block are divided over
-    expert_split: Number  # ranks that the experts of a block are divided over
-    imbalance: Number  # tokens of the fullest expert rank over the mean
-    replicas: Number  # ranks that hold the same part of the model (data x context)
-    shard: Number  # of them, those that a sharded state is divided over
-    weights_over: Number
-    gradients_over: Number
-    states_over: Number
-    expert_weights_over: Number  # the same for experts: where they are spread over ranks, fewer ranks hold the same ones
-    expert_gradients_over: Number
-    expert_states_over: Number
-    micro: Number  # sequences of one micro-batch
-    accumulation: Number
-    virtual: Number
-
-
-def ranks(run: Run, sequences: int = 1) -> Ranks:
-    """The layout of a run; ``sequences`` of one batch element (a preference pair has two)."""
-    layout, batch = run.layout, run.batch
-    tensor = layout.tensor * 1.0
-    context = layout.context * 1.0
-    replicas = layout.data * context
-    shard = replicas
-    if layout.sharding == "hybrid" and layout.shard_group_size is not None:
-        shard = minimum(layout.shard_group_size * 1.0, replicas)
-    expert = layout.expert
-    spread_experts = isinstance(expert, np.ndarray) or expert > 1
-    expert_split = maximum(expert * 1.0, tensor) if spread_experts else tensor
-    expert_shard = maximum(shard * tensor / expert_split, 1.0) if spread_experts else shard
-    whole, reduced, stepped = layout.sharding in ("zero3", "hybrid"), layout.sharding not in ("none", "zero1"), layout.sharding != "none"
-    return Ranks(
-        tensor=tensor,
-        pipeline=layout.pipeline * 1.0,
-        context=context,
-        sequence_split=tensor if layout.sequence_parallel else 1.0,
-        expert_split=expert_split,
-        imbalance=where(expert > 1, layout.expert_imbalance, 1.0) if spread_experts else 1.0,
-        replicas=replicas,
-        shard=shard,
-        weights_over=shard if whole else 1.0,
-        gradients_over=shard if reduced else 1.0,
-        states_over=shard if stepped else 1.0,
-        expert_weights_over=expert_shard if whole else 1.0,
-        expert_gradients_over=expert_shard if reduced else 1.0,
-        expert_states_over=expert_shard if stepped else 1.0,
-        micro=batch.micro_batch_size * (sequences * 1.0),
-        accumulation=batch.gradient_accumulation_steps * 1.0,
-        virtual=layout.virtual_pipeline * 1.0,
-    )
 
 
 @dataclass(slots=True)
@@ -93,15 +35,15 @@ def _take(table: np.ndarray[Any, Any], index: Number) -> Number:
     return float(table[int(index)])
 
 
-def stages(setting: Setting, spread: Ranks) -> list[Stage]:
+def stages(setting: Setting, placed: Placement) -> list[Stage]:
     """The stages that can be the peak: the first, the second and the last.
 
     Blocks that do not divide evenly: where embedding and head count as a block each (Megatron's
     ``account_for_embedding_in_pipeline_split``, BigScience's ``type:transformer|embedding``) the outer stages hold one
     block fewer; else the first stages hold one more.
     """
-    p, blocks, tables = spread.pipeline, setting.blocks, setting.blocks_before
-    m, v = spread.accumulation, spread.virtual
+    p, blocks, tables = placed.pipeline, setting.blocks, setting.blocks_before
+    m, v = placed.micro_batches, placed.virtual_stages
     if not isinstance(p, np.ndarray) and p == 1:
         return [Stage(0, True, 1.0, [float(table[blocks]) for table in tables], 1.0)]
     each, with_outside = blocks / p, (blocks + 2) / p

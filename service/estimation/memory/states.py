@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..numeric import Number, where
+from ..numeric import Number
+from ..placement import Placement
 from ..run import Run
 from ..stacks.profile import COMPUTE
-from .offload import stepped_per_rank
 from .setting import Setting
 from .sizes import Size, add, divided
-from .stages import Ranks
 
 
 @dataclass(slots=True)
@@ -44,24 +43,12 @@ class States:
         return Model(self.weights, gradients, self.master, self.optimizer)
 
 
-def weights_over(run: Run, setting: Setting, spread: Ranks) -> tuple[Number, Number]:
-    """Ranks that the weights are divided over, and those of experts: by stage 3, on some stacks by stage 2."""
-    if run.layout.sharding == "zero2" and setting.stack.sharding.stage_two_keeps_gathered:
-        return spread.shard, spread.expert_gradients_over
-    return spread.weights_over, spread.expert_weights_over
+def stepped_per_rank(own: Size, placed: Placement) -> Number:
+    """Trained elements of a stage that one rank's optimizer steps."""
+    return divided(add(own.trained, own.adapters), own.trained_experts, placed.states_over, placed.expert_states_over)
 
 
-def gradients_over(run: Run, setting: Setting, spread: Ranks) -> tuple[Number, Number]:
-    """Ranks that the gradients are divided over, and those of experts: none where they are added up before their reduction."""
-    over, experts_over = spread.gradients_over, spread.expert_gradients_over
-    if run.precision.recipe in setting.stack.accumulates_unsharded:
-        over, experts_over = where(spread.accumulation > 1, 1.0, over), where(spread.accumulation > 1, 1.0, experts_over)
-    if setting.stack.sharding.pipeline_accumulates_unsharded:
-        over, experts_over = where(spread.pipeline > 1, 1.0, over), where(spread.pipeline > 1, 1.0, experts_over)
-    return over, experts_over
-
-
-def weights_of(run: Run, setting: Setting, spread: Ranks, own: Size) -> Number:
+def weights_of(run: Run, setting: Setting, placed: Placement, own: Size) -> Number:
     """Bytes of one rank's weights, wherever they are held: of the model, its adapters, and the models beside it."""
     precision, width = run.precision, COMPUTE[setting.mode]
     # Under adapters the base is frozen; the other widths are the trained part's.
@@ -70,27 +57,27 @@ def weights_of(run: Run, setting: Setting, spread: Ranks, own: Size) -> Number:
         weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
     if setting.adapter is not None:
         weights = weights + own.adapters * setting.adapter.element_bytes
-    over, experts_over = weights_over(run, setting, spread)
+    over, experts_over = placed.weights_over, placed.expert_weights_over
     weights = divided(weights, own.experts * precision.weight_bytes, over, experts_over)
     if setting.value_share:
         weights = weights * (1.0 + setting.value_share)
     if setting.reference:
         weights = weights + divided(own.weights * width, own.experts * width, over, experts_over)
     if setting.reward:
-        weights = weights + setting.reward * width / (spread.tensor * spread.pipeline) / over
+        weights = weights + setting.reward * width / (placed.tensor * placed.pipeline) / over
     return weights
 
 
-def states_of(run: Run, setting: Setting, spread: Ranks, own: Size, held: frozenset[str]) -> States:
+def states_of(run: Run, setting: Setting, placed: Placement, own: Size, held: frozenset[str]) -> States:
     """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
     precision = run.precision
     trained = add(own.trained, own.adapters)
-    weights = weights_of(run, setting, spread, own)
+    weights = weights_of(run, setting, placed, own)
     models = 1.0 + setting.value_share  # that are trained
     if "parameters" in held:
         weights = weights * 0.0
-    over, experts_over = gradients_over(run, setting, spread)
-    stepped = stepped_per_rank(own, spread)
+    over, experts_over = placed.gradients_over, placed.expert_gradients_over
+    stepped = stepped_per_rank(own, placed)
     gradients = divided(trained, own.trained_experts, over, experts_over)
     if setting.value_share:
         trained, stepped, gradients = trained * models, stepped * models, gradients * models

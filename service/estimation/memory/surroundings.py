@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numeric import Number, maximum, minimum, where
+from ..placement import Placement
 from ..run import Run
 from ..stacks.profile import COMPUTE
 from .micro import Micro
@@ -16,7 +17,7 @@ from .phase import Phase
 from .setting import Setting
 from .sharded import Sharded, sharded
 from .sizes import Size, add, block_bytes
-from .stages import Ranks, Stage
+from .stages import Stage
 from .states import Model, States
 
 # States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
@@ -84,7 +85,7 @@ class Surroundings:
 
     run: Run
     setting: Setting
-    spread: Ranks
+    placed: Placement
     stage: Stage
     own: Size
     micro: Micro
@@ -120,24 +121,24 @@ class Surroundings:
 
 
 def surroundings(
-    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, micro: Micro, host: frozenset[str]
+    run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, states: States, micro: Micro, host: frozenset[str]
 ) -> Surroundings:
     """The surroundings of a stage's moments."""
-    shard = sharded(run, setting, spread, own, states, host)
-    fixed = _fixed(run, setting, spread, stage, own, micro, shard, host)
+    shard = sharded(run, setting, placed, own, states, host)
+    fixed = _fixed(run, setting, placed, stage, own, micro, shard, host)
     forward = add(fixed, shard.gathered)
     return Surroundings(
         run=run,
         setting=setting,
-        spread=spread,
+        placed=placed,
         stage=stage,
         own=own,
         micro=micro,
         host=host,
         shard=shard,
-        saved=_saved(setting, spread, stage, own, micro, host),
-        casts=_casts(setting, spread, stage, own),
-        gradients=_progress(run, setting, spread, stage, own, states, host),
+        saved=_saved(setting, placed, stage, own, micro, host),
+        casts=_casts(setting, placed, stage, own),
+        gradients=_progress(run, setting, placed, stage, own, states, host),
         fixed=fixed,
         forward_fixed=forward,
         backward_fixed=add(forward, shard.unreduced),
@@ -145,9 +146,9 @@ def surroundings(
     )
 
 
-def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, host: frozenset[str]) -> Saved:
+def _saved(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, host: frozenset[str]) -> Saved:
     encoded: Number = stage.last * micro.encoded if setting.cross else 0.0
-    one = _saved_of_one(setting, spread, stage, own, micro, encoded)
+    one = _saved_of_one(setting, placed, stage, own, micro, encoded)
     kept = one * stage.in_flight
     others = kept - one
     if "activations" in host:
@@ -162,7 +163,7 @@ def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micr
     if stage.first and setting.input_gradient:
         lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * micro.residual
     if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
-        lingering = lingering + setting.lingering_squares * (setting.length / spread.context * setting.length) / spread.tensor
+        lingering = lingering + setting.lingering_squares * (setting.length / placed.context * setting.length) / placed.tensor
     return Saved(
         all=kept,
         others=others,
@@ -174,18 +175,18 @@ def _saved(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micr
     )
 
 
-def _saved_of_one(setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, encoded: Number) -> Number:
+def _saved_of_one(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, encoded: Number) -> Number:
     """What blocks and what stands before them keep of one micro-batch."""
     kept: Number = own.kept
     if stage.first and not setting.recomputes:
         for _, extra, decoder in setting.first_blocks:
-            kept = kept + block_bytes(setting, extra, spread, decoder)
+            kept = kept + block_bytes(setting, extra, placed, decoder)
     elif stage.first:
-        local = setting.length / spread.context
+        local = setting.length / placed.context
         if setting.first_positions:
             kept = kept + setting.first_positions * local
         if setting.first_squares:
-            kept = kept + setting.first_squares * (local * setting.length) / spread.tensor
+            kept = kept + setting.first_squares * (local * setting.length) / placed.tensor
     if setting.cross and setting.checkpointing == "full":  # the encoder's output is an input of every decoder block
         kept = kept + encoded
     if stage.first and setting.embedding_masks:
@@ -199,12 +200,12 @@ def _saved_of_one(setting: Setting, spread: Ranks, stage: Stage, own: Size, micr
     return kept
 
 
-def head_weights(setting: Setting, spread: Ranks, stage: Stage) -> Number:
+def head_weights(setting: Setting, placed: Placement, stage: Stage) -> Number:
     """Elements of the head on a rank, tied or not."""
-    return stage.last * (setting.hidden * setting.vocabulary / spread.tensor)
+    return stage.last * (setting.hidden * setting.vocabulary / placed.tensor)
 
 
-def _casts(setting: Setting, spread: Ranks, stage: Stage, own: Size) -> Casts:
+def _casts(setting: Setting, placed: Placement, stage: Stage, own: Size) -> Casts:
     adapter, width = setting.adapter, COMPUTE[setting.mode]
     adapters: Number = 0.0
     again: Number = 0.0  # of them, a block's
@@ -213,7 +214,7 @@ def _casts(setting: Setting, spread: Ranks, stage: Stage, own: Size) -> Casts:
         adapters = width * (own.adapters - stage.last * setting.outside_copies)  # PEFT leaves the copies in the base's width
     elif not setting.casts:
         return NO_CASTS
-    head: Number = 2.0 * head_weights(setting, spread, stage) if setting.casts else 0.0
+    head: Number = 2.0 * head_weights(setting, placed, stage) if setting.casts else 0.0
     every: Number = add(2.0 * own.matrices, adapters) if setting.casts else adapters
     if not setting.recomputes:
         return Casts(every, every, 0.0, head, every - head)
@@ -222,7 +223,7 @@ def _casts(setting: Setting, spread: Ranks, stage: Stage, own: Size) -> Casts:
     return Casts(every, kept, block, head, kept - head)
 
 
-def _progress(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, states: States, host: frozenset[str]) -> Progress:
+def _progress(run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, states: States, host: frozenset[str]) -> Progress:
     precision, width, gradients = run.precision, COMPUTE[setting.mode], states.gradients
     element_bytes = 0.0 if "gradients" in host else precision.gradient_bytes
     complete = states.having(gradients)
@@ -230,7 +231,7 @@ def _progress(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size
         table = own.trained_embedding * width
         return Progress(states, element_bytes, gradients, gradients, gradients, table, complete, complete, complete, complete)
     table = own.trained_embedding * max(precision.gradient_bytes, width)
-    standing = where(spread.accumulation > 1, gradients, 0.0)
+    standing = where(placed.micro_batches > 1, gradients, 0.0)
     at_head = maximum(standing, (own.trained_head + setting.outside_adapters * stage.last) * element_bytes / states.gradients_over)
     still_missing = own.trained_block * precision.gradient_bytes
     if not setting.tied_trained:
@@ -241,13 +242,13 @@ def _progress(run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size
 
 
 def _fixed(
-    run: Run, setting: Setting, spread: Ranks, stage: Stage, own: Size, micro: Micro, shard: Sharded, host: frozenset[str]
+    run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, shard: Sharded, host: frozenset[str]
 ) -> Number:
     """What stands throughout the step beside the states."""
     fixed: Number = add(setting.stack.overheads.workspace_bytes, shard.buckets)
     if run.optimizer.name in WIDE_STATES and not host & {"optimizer", "states"}:
         wider = max(WIDE_STATES[run.optimizer.name] - run.precision.optimizer_state_bytes, 0.0)
-        fixed = fixed + own.trained_embedding * wider / spread.states_over
+        fixed = fixed + own.trained_embedding * wider / placed.states_over
     if setting.pixels and stage.first:  # the batch's images
         fixed = fixed + micro.images
     return fixed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ..run import Precision, Software
 from .deepspeed import DEEPSPEED
 from .fsdp_native import FSDP_NATIVE
 from .hugging_face import HUGGING_FACE
@@ -21,3 +22,9 @@ STACKS: Mapping[str, Stack] = MappingProxyType(
         "llm_foundry": LLM_FOUNDRY,
     }
 )
+
+
+def stack_of(software: Software, precision: Precision) -> Stack:
+    """The record of a run's stack: of stacks that share a name, the one that the width of the gradients tells."""
+    named = STACKS[software.stack]
+    return named.relatives.get(precision.gradient_bytes, named)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..numeric import Number, floor, maximum, minimum, where
 from ..parameters import Parameters
+from ..placement import FULLY_SHARDED, Placement
 from ..run import Run
 from .sums import Sums
 
@@ -108,51 +109,61 @@ def pipeline(run: Run, tokens: Number, node: float) -> Transfer:
     return Transfer(sent * (1.0 - leaves), sent * leaves, where(pp > 1.0, 2.0 * virtual, 0.0))
 
 
-def local_parameters(run: Run, parameters: Parameters) -> tuple[Number, Number]:
-    """Dense and routed weights that a device holds before any sharding over data-parallel ranks."""
-    layout = run.layout
-    pp = layout.pipeline * 1.0
-    experts = parameters.experts or 0
-    return float((parameters.total or 0) - experts) / (layout.tensor * pp), float(experts) / (layout.expert * pp)
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Parameters of one device before sharding over data-parallel ranks, and those of them that are trained."""
+
+    dense: Number
+    experts: Number
+    trained_dense: Number
+    trained_experts: Number
 
 
-def trained_parameters(run: Run, parameters: Parameters, dense: Number, experts: Number) -> tuple[Number, Number]:
-    """Those of them that are trained; adapters replicate like dense weights."""
-    layout = run.layout
+def held_parameters(run: Run, parameters: Parameters, placed: Placement) -> Held:
+    """A mean stage's share of the model; adapters replicate like dense weights."""
+    dense = float((parameters.total or 0) - (parameters.experts or 0)) / (placed.tensor * placed.pipeline)
+    experts = float(parameters.experts or 0) / (placed.expert_split * placed.pipeline)
+    trained = float(parameters.trainable or 0)
     if run.method.lora is not None:
-        return float(parameters.trainable or 0) / (layout.tensor * 1.0 * layout.pipeline), 0.0
-    share = float(parameters.trainable or 0) / float(parameters.total or 1)
-    return dense * share, experts * share
+        return Held(dense, experts, trained / (placed.tensor * placed.pipeline), 0.0)
+    share = trained / float(parameters.total or 1)
+    return Held(dense, experts, dense * share, experts * share)
 
 
-def sharding(run: Run, parameters: Parameters, layers: float, node: float) -> tuple[Transfer, Transfer]:
+def sharding(run: Run, held: Held, placed: Placement, layers: float, node: float) -> tuple[Transfer, Transfer]:
     """Exchanges of weights and gradients: for every micro-batch, and once a step.
 
     ZeRO (Rajbhandari et al. 2019): plain data parallelism reduces gradients in two rounds; stages 1 and 2 scatter gradients and
-    gather weights; stage 3 gathers weights for the forward and again for the backward pass and scatters gradients.
+    gather weights; stage 3 gathers weights for the forward and again for the backward pass and scatters gradients. Ranks that hold
+    the same weights lie a tensor group apart, those that hold the same experts an expert group.
     """
-    layout = run.layout
-    tp, cp, dp, ep, pp = layout.tensor * 1.0, layout.context * 1.0, layout.data * 1.0, layout.expert * 1.0, layout.pipeline * 1.0
-    inner = tp * cp
-    dense, experts = local_parameters(run, parameters)
-    trained_dense, trained_experts = trained_parameters(run, parameters, dense, experts)
+    sharding = run.layout.sharding
     gradient = min(float(run.precision.gradient_bytes), 4.0)
     weight = min(float(run.precision.weight_bytes), WIDTH) if run.precision.recipe != "fp32" else 4.0
-    if layout.sharding in ("zero3", "hybrid"):
-        group = dp if layout.shard_group_size is None else minimum(dp, layout.shard_group_size * 1.0)
-        gathered = ring(weight * (dense + experts), group, inner, node, messages=layers / pp).times(2.0)
-        scattered = ring(gradient * (trained_dense + trained_experts), group, inner, node)
-        step = NOTHING
-        if layout.sharding == "hybrid":
-            step = ring(gradient * (trained_dense + trained_experts) / group, dp / group, inner * group, node).times(2.0)
-        return gathered + scattered, step
-    if layout.sharding == "zero2" and run.software.stack in REDUCES_EVERY_MICRO_BATCH:
-        return ring(gradient * trained_dense, dp, inner, node), ring(weight * trained_dense, dp, inner, node)
-    if layout.sharding == "none":
-        once = ring(gradient * trained_dense, dp, inner, node).times(2.0)
-    else:
-        once = ring(gradient * trained_dense, dp, inner, node) + ring(weight * trained_dense, dp, inner, node)
-    if parameters.experts:
-        replicas = maximum(1.0, dp * tp / ep)
-        once = once + ring((gradient + weight) * trained_experts, replicas, maximum(1.0, inner * ep / tp), node)
-    return NOTHING, once
+
+    def ranks(dense: Number, experts: Number, messages: Number = 0.0) -> Transfer:
+        """A gather or scatter of dense bytes over the shard group and of experts' over theirs."""
+        moved = ring(dense, placed.shard, placed.tensor, node, messages=messages)
+        if type(experts) is float and experts == 0.0:
+            return moved
+        return moved + ring(experts, placed.expert_shard, placed.expert_split, node)
+
+    def copies(dense: Number, experts: Number) -> Transfer:
+        """An all-reduce between shard groups that hold the same."""
+        moved = ring(dense / placed.shard, placed.shard_copies, placed.tensor * placed.shard, node).times(2.0)
+        if type(experts) is float and experts == 0.0:
+            return moved
+        own = experts / placed.expert_shard
+        return moved + ring(own, placed.expert_shard_copies, placed.expert_split * placed.expert_shard, node).times(2.0)
+
+    scattered = ranks(gradient * held.trained_dense, gradient * held.trained_experts)
+    if sharding in FULLY_SHARDED:
+        gathered = ranks(weight * held.dense, weight * held.experts, messages=layers / placed.pipeline).times(2.0)
+        once = copies(gradient * held.trained_dense, gradient * held.trained_experts) if sharding == "hybrid" else NOTHING
+        return gathered + scattered, once
+    if sharding == "none":
+        return NOTHING, scattered.times(2.0)
+    stepped = ranks(weight * held.trained_dense, weight * held.trained_experts)
+    if sharding == "zero2" and run.software.stack in REDUCES_EVERY_MICRO_BATCH:
+        return scattered, stepped
+    return NOTHING, scattered + stepped

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..numeric import Number, ceil_divide, floor, where
 from ..parameters import Parameters
+from ..placement import Placement, held_on_host, place
 from ..run import Run
 from . import communication
 from .communication import WIDTH, Transfer
@@ -110,7 +111,7 @@ class Shape:
 
 def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     """Counts of a step over sequences of that shape."""
-    layout, architecture, node = run.layout, run.architecture, communication.node_size(run)
+    layout, architecture, node, placed = run.layout, run.architecture, communication.node_size(run), place(run)
     tp, pp = layout.tensor * 1.0, layout.pipeline * 1.0
     s = sums(architecture, run.method.lora, shape.length, shape.decoder_length, run.attention == "eager")
     tokens = run.batch.micro_batch_size * (shape.length * shape.sequences) * shape.fill / layout.context
@@ -118,11 +119,11 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     mtp = architecture.multi_token_prediction_layers
     share = (1.0 + mtp / s.layers) / pp
     trained = trained_share(run, parameters)
-    forward, backward, recompute = _passes(run, s, tokens, split, share, trained, shape.square)
+    forward, backward, recompute = _passes(run, s, placed, tokens, split, share, trained, shape.square)
     again = repeated(run)
     passes = 2.0 + (again[0] if again[0] == 1.0 else 0.0)
     accumulated = 2.0 * float(run.precision.gradient_bytes) * trained
-    accumulated = accumulated * (s.dense_weights / tp + s.expert_weights / layout.expert) * share
+    accumulated = accumulated * (s.dense_weights / tp + s.expert_weights / placed.expert_split) * share
 
     head = architecture.head
     head_weights = float(head.inputs * head.outputs) * (1.0 + mtp) if head is not None else 0.0
@@ -130,12 +131,10 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     rounds = 2.0 + (trained if "lm_head" not in run.method.frozen else 0.0)
     logits = split * (float(head.outputs) * (1.0 + mtp) if head is not None and head.per_token else 0.0)
 
-    gathered, once = communication.sharding(run, parameters, s.layers, node)
-    dense_weights, expert_weights = communication.local_parameters(run, parameters)
-    trained_dense, trained_experts = communication.trained_parameters(run, parameters, dense_weights, expert_weights)
-    sharded = 1.0 if layout.sharding == "none" else layout.data * 1.0 if layout.shard_group_size is None else layout.shard_group_size * 1.0
-    held = (trained_dense + trained_experts) / sharded
-    precision, offloaded = run.precision, run.software.cpu_offload
+    held = communication.held_parameters(run, parameters, placed)
+    gathered, once = communication.sharding(run, held, placed, s.layers, node)
+    stepped = held.trained_dense / placed.states_over + held.trained_experts / placed.expert_states_over
+    precision, on_host = run.precision, held_on_host(run)
     own = float(precision.weight_bytes) if run.method.lora is None else run.method.lora.adapter_bytes
     state = 2.0 * (own + float(precision.master_weight_bytes) + float(precision.optimizer_state_bytes)) + 2.0 * float(
         precision.gradient_bytes
@@ -143,13 +142,12 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     saved = WIDTH * float(architecture.hidden) * s.layers * share * (tokens if not layout.sequence_parallel else split)
     if run.activation_checkpointing != "full":
         saved = saved * 17.0  # 34 s b h bytes a block (Korthikanti et al. 2022, equation 1, without the scores)
-    on_host = bool(offloaded & {"optimizer", "parameters"})
+    steps_on_host = "optimizer" in on_host
     # Offloaded weights come for every pass of a micro-batch, and its gradients go.
-    streamed = (
-        WIDTH * ((dense_weights + expert_weights) * passes + trained_dense + trained_experts) / sharded
-        if "parameters" in offloaded
-        else 0.0
-    )
+    streamed: Number = 0.0
+    if "parameters" in on_host:
+        dense = (held.dense * passes + held.trained_dense) / placed.weights_over
+        streamed = WIDTH * (dense + (held.experts * passes + held.trained_experts) / placed.expert_weights_over)
     devices, per_node = (1, 1) if run.hardware is None else (run.hardware.device_count, run.hardware.devices_per_node)
     layers = float(len(architecture.layers))
     return Work(
@@ -167,10 +165,10 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
         sharding=gathered,
         data=once,
         dequantized_weights=0.0 if run.method.quantization is None else s.dense_weights * passes / (tp * pp),
-        offload_bytes=streamed + (2.0 * saved if "activations" in offloaded else 0.0),
-        step_offload_bytes=2.0 * WIDTH * held if on_host else 0.0,
-        host_stepped=held * float(min(devices, per_node)) if on_host else 0.0,
-        optimizer_bytes=0.0 if on_host else state * held,
+        offload_bytes=streamed + (2.0 * saved if "activations" in on_host else 0.0),
+        step_offload_bytes=2.0 * WIDTH * stepped if steps_on_host else 0.0,
+        host_stepped=stepped * float(min(devices, per_node)) if steps_on_host else 0.0,
+        optimizer_bytes=0.0 if steps_on_host else state * stepped,
         micro_batches=run.batch.gradient_accumulation_steps * 1.0,
         stages=pp,
         interleaving=layout.virtual_pipeline * 1.0,
@@ -179,12 +177,14 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     )
 
 
-def _passes(run: Run, s: Sums, tokens: Number, split: Number, share: Number, trained: float, square: Number) -> tuple[Pass, Pass, Pass]:
+def _passes(
+    run: Run, s: Sums, placed: Placement, tokens: Number, split: Number, share: Number, trained: float, square: Number
+) -> tuple[Pass, Pass, Pass]:
     """Forward, backward (inputs' gradients, and weights' where they train) and what is recomputed."""
     layout = run.layout
     whole = split if layout.sequence_parallel else tokens
     dense, routed, low_rank = 2.0 * split * s.dense, 2.0 * split * s.experts, 2.0 * split * s.adapter_ranked
-    weights = WIDTH * (s.dense_weights / layout.tensor + s.expert_weights / layout.expert)
+    weights = WIDTH * (s.dense_weights / layout.tensor + s.expert_weights / placed.expert_split)
     values = WIDTH * (tokens * s.whole_values + split * (s.split_values + s.expert_values))
     attention, missing = 2.0 * split * s.attention * square, unfused(run)
     scores = WIDTH * split * s.scores * square * (1.0 + missing) if run.attention == "eager" else 0.0
