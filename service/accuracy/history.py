@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -61,8 +60,10 @@ quotes = table(
     column("created_at", UtcDateTime),
     column("external_id", String),
     column("calibration_version", String),
+    column("step_basis", String),
+    column("training_seconds", Float),
+    column("wall_clock_seconds", Float),
 )
-quote_items = table("quote_items", column("quote_id", String), column("code", String), column("expected", Float), column("basis", String))
 
 # Values that were kept and flagged, and that nothing should be learnt from.
 UNTRUSTED = frozenset(
@@ -153,10 +154,11 @@ def evidence(
     """The newest evidence, oldest first; of every team where none is named."""
     m = measurements.c
     names = ("team_id", "quote_id", "code", "observed_at", "flags", "estimated", "uncalibrated", "observed_value", "drift", "labels")
-    of_quote = (quotes.c.created_at.label("quoted_at"), quotes.c.external_id, quotes.c.calibration_version)
+    q = quotes.c
+    quoted = (q.external_id, q.calibration_version, q.step_basis, q.training_seconds, q.wall_clock_seconds)
     query = standing(
-        select(*(m[name] for name in (*names, *KEYS.values())), *of_quote)
-        .join_from(measurements, quotes, quotes.c.id == m.quote_id)
+        select(*(m[name] for name in (*names, *KEYS.values())), q.created_at.label("quoted_at"), *quoted)
+        .join_from(measurements, quotes, q.id == m.quote_id)
         .where(m.code.in_(codes or learning.LEARNABLE))
     )
     if team_id is not None:
@@ -164,7 +166,6 @@ def evidence(
     if begin is not None:
         query = query.where(m.observed_at >= begin)
     rows = connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(limit)).mappings().all()
-    times = _times(connection, sorted({row["quote_id"] for row in rows}))
     pinned: dict[tuple[str, str], Mapping[str, Fit]] = {}
     team_names = {row.id: row.name for row in connection.execute(select(teams.c.id, teams.c.name))}
     found = []
@@ -174,7 +175,6 @@ def evidence(
         if value is None or estimate is None or value <= 0 or estimate <= 0 or not UNTRUSTED.isdisjoint(row["flags"].split()):
             continue
         error = math.log(value / estimate)
-        quoted = times.get(row["quote_id"], {})
         facts = learning.facts(
             team=team_names.get(row["team_id"], row["team_id"]),
             labels=labels(row),
@@ -183,14 +183,14 @@ def evidence(
             stack=row["stack"],
             method=row["training_method"],
             model_family=row["model_family"],
-            speed_given=quoted.get("time.step", (0.0, ""))[1] in ("given", "pilot"),
+            speed_given=row["step_basis"] in ("given", "pilot"),
         )
         own = Evidence(
             run=row["quote_id"],
             code=row["code"],
             log_ratio=error - (row["drift"] or 0.0),
             facts=facts,
-            training_share=_training_share(connection, row, quoted, facts, pinned),
+            training_share=_training_share(connection, row, facts, pinned),
         )
         past = Past(
             evidence=own,
@@ -203,29 +203,13 @@ def evidence(
     return found
 
 
-Times = Mapping[str, tuple[float, str]]
-
-
-def _times(connection: Connection, quote_ids: Sequence[str]) -> dict[str, dict[str, tuple[float, str]]]:
-    """Step, training and wall clock of quotes: the quoted seconds and what they rest on."""
-    found: dict[str, dict[str, tuple[float, str]]] = defaultdict(dict)
-    item = quote_items.c
-    for part in _chunks(quote_ids, 500):
-        query = select(item.quote_id, item.code, item.expected, item.basis).where(
-            item.quote_id.in_(part), item.code.in_(("time.step", "time.training", "time.wall_clock"))
-        )
-        for row in connection.execute(query):
-            found[row.quote_id][row.code] = (row.expected, row.basis)
-    return found
-
-
 def _training_share(
-    connection: Connection, row: Mapping[str, Any], quoted: Times, facts: Facts, pinned: dict[tuple[str, str], Mapping[str, Fit]]
+    connection: Connection, row: Mapping[str, Any], facts: Facts, pinned: dict[tuple[str, str], Mapping[str, Fit]]
 ) -> float:
     """What share of its estimated wall clock the run trains, before any correction."""
-    if row["code"] not in learning.CLOCKS or "time.training" not in quoted or "time.wall_clock" not in quoted:
+    training, clock = row["training_seconds"], row["wall_clock_seconds"]
+    if row["code"] not in learning.CLOCKS or training is None or clock is None:
         return 1.0
-    training, clock = quoted["time.training"][0], quoted["time.wall_clock"][0]
     version = row["calibration_version"]
     if version is not None:
         # The quote holds corrected seconds: the corrections that it was made with are taken off again.
@@ -234,9 +218,4 @@ def _training_share(
             pinned[key] = corrections.fits_of(connection, *key)
         training /= math.exp(learning.log_correction(pinned[key], learning.STEP, facts))
         clock *= row["uncalibrated"] / row["estimated"] if row["estimated"] else 1.0
-    return min(1.0, training / clock) if clock > 0 else 1.0
-
-
-def _chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+    return float(min(1.0, training / clock)) if clock > 0 else 1.0

@@ -5,7 +5,8 @@ Conventions for tables (each room defines its own beside its repository, on `met
 - SQLAlchemy Core tables; no ORM. Names are plural nouns; ids are `id_column()`: text of 36 characters holding a UUIDv7.
 - Every row of a team carries `team_id` (`team_column()`), and every query filters by it.
 - Times are `UtcDateTime` and end in `_at`; FLOPs, seconds and ratios are `Float`; bytes and tokens are `BigInteger`;
-  money is integer micro-units with its currency; documents are `Text` holding JSON that the service wrote (`documents.dump`).
+  money is integer micro-units with its currency; documents are `Text` holding JSON that the service wrote (`documents.dump`),
+  whole answers `packing.Packed`.
 - No JSON operators in queries: whatever is filtered by is a typed column. Enumerations are `String` with a named CHECK.
 - Constraints and indexes get their names from the naming convention, so that SQLite's batch migrations can find them.
 
@@ -17,10 +18,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import URL, Column, Connection, DateTime, Dialect, Engine, ForeignKey, MetaData, String, Table, create_engine, event
@@ -76,22 +76,6 @@ def team_column() -> Column[str]:
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both engines spell alike."""
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
-
-
-def insert_plain(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert many rows of plain values (text and numbers, every row with the same columns) as the driver takes them.
-
-    SQLAlchemy prepares parameters row by row; for the hundred items of a quote that takes longer than storing them.
-    """
-    statement, order = _insertion(table, connection.dialect, tuple(rows[0]))
-    connection.exec_driver_sql(statement, [dict(row) if order is None else tuple(row[name] for name in order) for row in rows])
-
-
-@lru_cache(maxsize=64)
-def _insertion(table: Table, dialect: Dialect, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
-    """The statement, and the order of its parameters where the driver knows them by place."""
-    compiled = table.insert().compile(dialect=dialect, column_keys=list(columns))
-    return str(compiled), tuple(compiled.positiontup) if compiled.positiontup is not None else None
 
 
 class UnitOfWork:

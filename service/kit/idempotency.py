@@ -22,6 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from .database import Database, UtcDateTime, metadata, team_column
 from .identifiers import uuid7
+from .packing import Packed
 from .problems import KeyReused, Problem, StillRunning
 from .security import Caller
 
@@ -50,7 +51,7 @@ idempotency_keys = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("status", Integer),  # null while the first request is running
     Column("headers", Text),
-    Column("body", Text),
+    Column("body", Packed),
     PrimaryKeyConstraint("team_id", "path", "key"),
     Index(None, "created_at"),
 )
@@ -61,7 +62,7 @@ class Answer:
     """A response that can be stored and given again."""
 
     status: int
-    body: str
+    body: str | bytes  # JSON text
     headers: dict[str, str] = field(default_factory=dict)
 
     def response(self, *, replayed: bool = False) -> Response:
@@ -124,9 +125,9 @@ class Once:
         """Store the answer in the transaction that stores what was made."""
         if self._key is None:
             return
-        done = connection.execute(
-            update(idempotency_keys).where(self._mine()).values(status=answer.status, headers=json.dumps(answer.headers), body=answer.body)
-        )
+        body = answer.body.encode() if isinstance(answer.body, str) else answer.body
+        values = {"status": answer.status, "headers": json.dumps(answer.headers), "body": body}
+        done = connection.execute(update(idempotency_keys).where(self._mine()).values(values))
         if done.rowcount != 1:  # the reservation lapsed and another request took it
             raise StillRunning(headers={"Retry-After": "1"})
         self.kept = True

@@ -18,7 +18,7 @@ from service.kit.security import Caller, allow
 from service.specs.load import run_of
 from service.specs.spec import RunSpec
 
-from . import evidence, examples, issuing, repository
+from . import evidence, examples, issuing, listing, repository
 from .evidence import Evidence
 from .issuing import BESIDE_THE_STEP, Priced, merge_patch
 from .schemas import Batch, BatchResult, Quote, QuotePage, Revision
@@ -75,7 +75,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
 
     def prepare() -> Creation:
         new: list[repository.New] = []
-        entries: list[str] = []
+        entries: list[bytes] = []
         prices = issuing.Desk(database, caller)
         for index, spec in enumerate(batch.specs):
             try:
@@ -83,11 +83,11 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
                 quote = prices.price(spec).to_store()
             except problems.Problem as problem:
-                entries.append(documents.dump({"index": index, "problem": problem.as_json()}))
+                entries.append(documents.encode({"index": index, "problem": problem.as_json()}))
             else:
                 new.append(quote)
-                entries.append(f'{{"index":{index},"quote":{repository.envelope(quote.document, quote)}}}')
-        answer = Answer(201, f'{{"items":[{",".join(entries)}]}}')
+                entries.append(b'{"index":%d,"quote":%b}' % (index, repository.envelope(quote.document, quote)))
+        answer = Answer(201, b'{"items":[%b]}' % b",".join(entries))
 
         def store(connection: Connection) -> Answer:
             repository.add(connection, caller.team_id, new)
@@ -136,7 +136,7 @@ def list_quotes(
         if not separator:
             raise problems.invalid_parameter("external_ref", "write system:id")
         reference = (system, external_id)
-    wanted = repository.Filter(
+    wanted = listing.Filter(
         model=model,
         device=device,
         method=method,
@@ -149,10 +149,10 @@ def list_quotes(
     )
     position = paging.decode(cursor)
     with api.database(request).read() as connection:
-        rows = repository.page(connection, caller.team_id, wanted, position, limit)
+        rows = listing.page(connection, caller.team_id, wanted, position, limit)
     following = paging.next_cursor(rows, limit)
-    items = ",".join(row.as_json() for row in rows[:limit])
-    body = f'{{"items":[{items}],"next_cursor":{json.dumps(following)}}}'
+    items = b",".join(row.as_json() for row in rows[:limit])
+    body = b'{"items":[%b],"next_cursor":%b}' % (items, documents.encode(following))
     return Response(body, headers=paging.link(request, following), media_type=documents.JSON)
 
 
@@ -170,7 +170,7 @@ def get_quote(request: Request, quote_id: str, caller: Caller = allow("quotes:re
     with api.database(request).read() as connection:
         quote = _find(repository.get(connection, caller.team_id, quote_id))
     body = quote.as_json()
-    headers = {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Vary": "Accept", "Cache-Control": "private, no-cache"}
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Vary": "Accept", "Cache-Control": "private, no-cache"}
     if _matches(request.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type=documents.JSON)

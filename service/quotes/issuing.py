@@ -56,8 +56,8 @@ class Priced:
     quote: dict[str, Any]  # as `quoting.build` gives it
     pilot: list[Measurement]
 
-    def preview(self) -> str:
-        """The quote as JSON text, with `id: null`."""
+    def preview(self) -> bytes:
+        """The quote as JSON, with `id: null`."""
         return repository.envelope(self._document(), None, engine_version=self._engine, calibration_version=self._calibration)
 
     def warn(self, code: str, detail: str, pointer: str | None = None) -> None:
@@ -73,22 +73,24 @@ class Priced:
         version: str | None = self.quote.get("calibration_version")
         return version
 
-    def _document(self) -> str:
+    def _document(self) -> bytes:
         document = {key: value for key, value in self.quote.items() if key not in repository.ENVELOPE}
         document["pilot"] = {"measurements": self.pilot} if self.pilot else None
-        return documents.dump(document)
+        return documents.encode(document)
 
     def to_store(self, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""
         spec, run = self.spec, self.run
         hardware = run.hardware
+        items = {item["code"]: item for item in self.quote["items"]}
+        step = items["time.step"]
         return repository.New(
             id=uuid7(),
             created_at=datetime.now(UTC),
             engine_version=self._engine,
             calibration_version=self._calibration,
             supersedes_id=supersedes_id,
-            received=documents.dump(self.received),
+            received=documents.encode(self.received),
             pilot=documents.dump(self.pilot) if self.pilot else None,
             document=self._document(),
             columns={
@@ -102,9 +104,11 @@ class Priced:
                 "stack": run.software.stack,
                 "external_system": None if spec.external_ref is None else spec.external_ref.system,
                 "external_id": None if spec.external_ref is None else spec.external_ref.id,
+                "step_basis": None if step["expected"] is None else step["basis"],
+                "training_seconds": items["time.training"]["expected"],
+                "wall_clock_seconds": items["time.wall_clock"]["expected"],
             },
             labels=spec.labels or {},
-            items=self.quote["items"],
         )
 
 

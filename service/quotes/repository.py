@@ -19,22 +19,21 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
-    Integer,
     PrimaryKeyConstraint,
     Row,
     Select,
     String,
     Table,
     Text,
-    and_,
     exists,
     select,
     tuple_,
 )
 
-from service.kit import documents, paging
-from service.kit.database import UtcDateTime, id_column, insert, insert_plain, metadata, team_column
+from service.kit import documents
+from service.kit.database import UtcDateTime, id_column, insert, metadata, team_column
 from service.kit.identifiers import is_identifier
+from service.kit.packing import Packed
 
 quotes = Table(
     "quotes",
@@ -56,9 +55,13 @@ quotes = Table(
     Column("stack", String(40)),
     Column("external_system", String(200)),
     Column("external_id", String(200)),
-    Column("received", Text, nullable=False),  # the spec as it came, JSON: what a revision patches
+    Column("received", Packed, nullable=False),  # the spec as it came, JSON: what a revision patches
     Column("pilot", Text),  # what a pilot run measured, JSON: code -> value
-    Column("document", Text, nullable=False),  # the quote as it is answered, JSON, without what the columns above hold
+    Column("document", Packed, nullable=False),  # the quote as it is answered, JSON, without what the columns above hold
+    # What learning asks of the items of thousands of quotes at a time; null where the item is.
+    Column("step_basis", String(20)),  # of `time.step`: what the speed rests on
+    Column("training_seconds", Float(53)),  # `time.training`
+    Column("wall_clock_seconds", Float(53)),  # `time.wall_clock`
     Index("ix_quotes_team_id_created_at", "team_id", "created_at", "id"),
     Index("ix_quotes_team_id_model_created_at", "team_id", "model", "created_at", "id"),
     Index("ix_quotes_team_id_project_created_at", "team_id", "project", "created_at", "id"),
@@ -74,19 +77,6 @@ quote_labels = Table(
     Column("value", String(200), nullable=False),
     PrimaryKeyConstraint("quote_id", "key"),
     Index(None, "key", "value", "quote_id"),
-)
-
-quote_items = Table(
-    "quote_items",
-    metadata,
-    Column("quote_id", String(36), ForeignKey("quotes.id", ondelete="CASCADE"), nullable=False),
-    Column("code", String(80), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("expected", Float(53), nullable=False),  # items without a number are in the document alone
-    Column("low", Float(53)),
-    Column("high", Float(53)),
-    Column("basis", String(20), nullable=False),
-    PrimaryKeyConstraint("quote_id", "code"),
 )
 
 quote_events = Table(
@@ -113,12 +103,12 @@ class Stored:
     calibration_version: str | None
     status: str
     supersedes_id: str | None
-    received: str
+    received: bytes
     pilot: str | None
-    document: str
+    document: bytes
 
-    def as_json(self) -> str:
-        """The quote as JSON text; the stored document is not parsed for it."""
+    def as_json(self) -> bytes:
+        """The quote as JSON; the stored document is not parsed for it."""
         return envelope(self.document, self)
 
     def estimate(self) -> dict[str, Any]:
@@ -136,30 +126,29 @@ class New:
     engine_version: str
     calibration_version: str | None
     supersedes_id: str | None = None
-    received: str
+    received: bytes
     pilot: str | None = None
-    document: str
+    document: bytes
     columns: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
-    items: Sequence[Mapping[str, Any]] = ()
     status: str = "open"
 
 
-def envelope(document: str, quote: Stored | New | None, *, engine_version: str = "", calibration_version: str | None = None) -> str:
-    """A quote's JSON text: the fields that differ between a preview and a stored quote, then the document's."""
+def envelope(document: bytes, quote: Stored | New | None, *, engine_version: str = "", calibration_version: str | None = None) -> bytes:
+    """A quote's JSON: the fields that differ between a preview and a stored quote, then the document's."""
     if quote is None:
         head: dict[str, Any] = dict.fromkeys(ENVELOPE)
         head |= {"engine_version": engine_version, "calibration_version": calibration_version, "status": "open"}
     else:
         head = {name: getattr(quote, name) for name in ENVELOPE}
         head["created_at"] = documents.timestamp(quote.created_at)
-    text = documents.dump(head)
-    return text[:-1] + ("," if len(document) > 2 else "") + document[1:]
+    text = documents.encode(head)
+    return b"".join((text[:-1], b"," if len(document) > 2 else b"", document[1:]))
 
 
 def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
-    """Store quotes with their labels and items, in as many statements as there are tables."""
-    rows, labels, items, events = [], [], [], []
+    """Store quotes with their labels, in as many statements as there are tables."""
+    rows, labels, events = [], [], []
     for quote in new:
         rows.append(
             {
@@ -176,26 +165,11 @@ def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
             }
         )
         labels += [{"quote_id": quote.id, "key": key, "value": value} for key, value in quote.labels.items()]
-        items += [
-            {
-                "quote_id": quote.id,
-                "position": position,
-                "code": item["code"],
-                "basis": item["basis"],
-                **{
-                    name: None if item[name] is None else float(item[name]) for name in ("expected", "low", "high")
-                },  # beyond 64-bit integers
-            }
-            for position, item in enumerate(quote.items)
-            if item["expected"] is not None
-        ]
         if quote.supersedes_id is not None:
             events.append((quote.supersedes_id, quote.created_at))
     for table, values in ((quotes, rows), (quote_labels, labels)):
         if values:
             connection.execute(table.insert(), values)
-    if items:
-        insert_plain(connection, quote_items, items)
     for quote_id, moment in events:
         record_event(connection, quote_id, "superseded", moment)
 
@@ -206,15 +180,18 @@ def record_event(connection: Connection, quote_id: str, kind: str, moment: datet
     connection.execute(insert(connection, quote_events).values(values).on_conflict_do_nothing())
 
 
-def _event(kind: str) -> ColumnElement[bool]:
+def happened(kind: str) -> ColumnElement[bool]:
+    """Whether the quote of a row was superseded or measured."""
     return exists().where(quote_events.c.quote_id == quotes.c.id, quote_events.c.kind == kind)
 
 
-def _select() -> Select[Any]:
-    return select(quotes, _event("superseded").label("superseded"), _event("measured").label("measured"))
+def selected() -> Select[Any]:
+    """A query for quotes with what became of them, for `stored` to read."""
+    return select(quotes, happened("superseded").label("superseded"), happened("measured").label("measured"))
 
 
-def _stored(row: Row[Any]) -> Stored:
+def stored(row: Row[Any]) -> Stored:
+    """A quote from a row of `selected`."""
     # Both may be true; a quote that was revised after its run is no longer the one to go by.
     status = "superseded" if row.superseded else "measured" if row.measured else "open"
     return Stored(
@@ -234,8 +211,8 @@ def get(connection: Connection, team_id: str, quote_id: str) -> Stored | None:
     """A quote of the team."""
     if not is_identifier(quote_id):
         return None
-    row = connection.execute(_select().where(quotes.c.id == quote_id, quotes.c.team_id == team_id)).one_or_none()
-    return None if row is None else _stored(row)
+    row = connection.execute(selected().where(quotes.c.id == quote_id, quotes.c.team_id == team_id)).one_or_none()
+    return None if row is None else stored(row)
 
 
 def newest_revision(connection: Connection, team_id: str, quote_id: str) -> str | None:
@@ -249,8 +226,8 @@ def get_many(connection: Connection, team_id: str, quote_ids: Iterable[str]) -> 
     """Those of the quotes that the team has, by id."""
     found: dict[str, Stored] = {}
     for part in _chunks(sorted({quote_id for quote_id in quote_ids if is_identifier(quote_id)})):
-        rows = connection.execute(_select().where(quotes.c.id.in_(part), quotes.c.team_id == team_id))
-        found |= {row.id: _stored(row) for row in rows}
+        rows = connection.execute(selected().where(quotes.c.id.in_(part), quotes.c.team_id == team_id))
+        found |= {row.id: stored(row) for row in rows}
     return found
 
 
@@ -270,49 +247,3 @@ def _chunks(values: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
     """As many as one statement may name."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """What a list is narrowed to; everything given must hold."""
-
-    model: str | None = None
-    device: str | None = None
-    method: str | None = None
-    status: str | None = None
-    project: str | None = None
-    external_ref: tuple[str, str] | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-
-
-def page(connection: Connection, team_id: str, wanted: Filter, position: paging.Position | None, limit: int) -> list[Stored]:
-    """Quotes of the team, newest first: up to `limit` and one more if there is a next page."""
-    query = _select().where(quotes.c.team_id == team_id)
-    for name in ("model", "device", "method", "project"):
-        value = getattr(wanted, name)
-        if value is not None:
-            query = query.where(quotes.c[name] == value)
-    if wanted.external_ref is not None:
-        query = query.where(quotes.c.external_system == wanted.external_ref[0], quotes.c.external_id == wanted.external_ref[1])
-    for key, value in wanted.labels.items():
-        query = query.where(
-            exists().where(quote_labels.c.quote_id == quotes.c.id, quote_labels.c.key == key, quote_labels.c.value == value)
-        )
-    if wanted.created_after is not None:
-        query = query.where(quotes.c.created_at > wanted.created_after)
-    if wanted.created_before is not None:
-        query = query.where(quotes.c.created_at < wanted.created_before)
-    if wanted.status is not None:
-        query = query.where(_status_is(wanted.status))
-    rows = connection.execute(paging.after(query, quotes.c.created_at, quotes.c.id, position, limit)).all()
-    return [_stored(row) for row in rows]
-
-
-def _status_is(status: str) -> ColumnElement[bool]:
-    if status == "superseded":
-        return _event("superseded")
-    if status == "measured":
-        return and_(_event("measured"), ~_event("superseded"))
-    return and_(~_event("measured"), ~_event("superseded"))

@@ -391,14 +391,26 @@ def test_a_row_never_changes(client: TestClient, database: Database) -> None:
     assert row() == before
 
 
-def test_items_are_rows_too(client: TestClient, database: Database) -> None:
+def test_columns_hold_what_learning_asks_of_the_items(client: TestClient, database: Database) -> None:
     quote = client.post("/v1/quotes", json=SPEC).json()
+    items = {item["code"]: item for item in quote["items"]}
     with database.read() as connection:
-        rows = connection.execute(select(repository.quote_items).order_by("position")).all()
-    known = [item for item in quote["items"] if item["expected"] is not None]
-    assert [(row.code, row.expected, row.low, row.high, row.basis) for row in rows] == [
-        (item["code"], item["expected"], item["low"], item["high"], item["basis"]) for item in known
-    ]
+        row = connection.execute(text("SELECT step_basis, training_seconds, wall_clock_seconds FROM quotes")).one()
+    assert row == (items["time.step"]["basis"], items["time.training"]["expected"], items["time.wall_clock"]["expected"])
+
+
+def test_columns_of_items_without_a_number_are_null(client: TestClient, database: Database) -> None:
+    assert client.post("/v1/quotes", json={"model": {"preset": "gpt2-xl"}, "data": {"total_tokens": 1000}}).status_code == 201
+    with database.read() as connection:
+        row = connection.execute(text("SELECT step_basis, training_seconds, wall_clock_seconds FROM quotes")).one()
+    assert row == (None, None, None)
+
+
+def test_a_stored_quote_takes_less_than_a_tenth_of_its_answer(client: TestClient, database: Database) -> None:
+    answer = client.post("/v1/quotes", json=SPEC)
+    with database.read() as connection:
+        size = connection.execute(text("SELECT length(document) + length(received) FROM quotes")).scalar_one()
+    assert size < len(answer.content) / 10
 
 
 def test_columns_hold_what_lists_filter_by(client: TestClient, database: Database) -> None:
