@@ -18,9 +18,12 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
+from .kit.usage import UsageError
 from .settings import Settings
 
 log = logging.getLogger("runquote")
+
+_NOT_MIGRATED = ("42P01", "42703")  # PostgreSQL: no such table, no such column
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,17 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"runquote: {name} is not a setting and changes nothing{hint}", file=sys.stderr)
     try:
         result: int = options.run(options)
-    except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            print(f"runquote: RUNQUOTE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}", file=sys.stderr)
-        return 2
-    except (ValueError, RuntimeError) as error:
-        print(f"runquote: {error}", file=sys.stderr)
-        return 2
-    except ArgumentError as error:
-        print(f"runquote: RUNQUOTE_DATABASE_URL: {error}", file=sys.stderr)
+    except UsageError as error:
+        for line in str(error).splitlines():
+            print(f"runquote: {line}", file=sys.stderr)
         return 2
     except (OperationalError, ProgrammingError) as error:
+        if isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) not in _NOT_MIGRATED:
+            raise
         told = str(error.orig).partition("\n")[0]
         print(f"runquote: the database (RUNQUOTE_DATABASE_URL; `migrate` brings it up to date) says: {told}", file=sys.stderr)
         return 1
@@ -125,7 +124,16 @@ def _settings(options: argparse.Namespace) -> Settings:
         value = getattr(options, name, None)
         if value is not None:
             os.environ[f"RUNQUOTE_{name.upper()}"] = str(value)  # worker processes read it too
-    return Settings()
+    try:
+        settings = Settings()
+        settings.url.get_dialect()  # unknown ones are refused here
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        told = [f"RUNQUOTE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in faults]
+        raise UsageError("\n".join(told)) from error
+    except ArgumentError as error:
+        raise UsageError(f"RUNQUOTE_DATABASE_URL: {error}") from error
+    return settings
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -134,7 +142,7 @@ def _serve(options: argparse.Namespace) -> int:
     settings = _settings(options)
     telemetry.set_up_logging(settings.log_level)
     if settings.workers > 1 and settings.url.get_backend_name() == "sqlite":
-        raise ValueError("SQLite has one writer: use PostgreSQL for more than one worker")
+        raise UsageError("SQLite has one writer: use PostgreSQL for more than one worker")
     _bring_up(settings)
     log.info("keys are %s", "required" if settings.auth_required else "not asked for: everything belongs to team 'default'")
     if not settings.auth_required and not settings.loopback:
@@ -215,7 +223,7 @@ def _create_key(options: argparse.Namespace) -> int:
     from .kit import migration, security
     from .kit.database import Database
 
-    settings = Settings()
+    settings = _settings(options)
     migration.upgrade(settings.url)
     database = Database(settings.url)
     with database.write() as work:
@@ -230,7 +238,7 @@ def _list_keys(options: argparse.Namespace) -> int:
     from .kit import security
     from .kit.database import Database
 
-    database = Database(Settings().url)
+    database = Database(_settings(options).url)
     with database.read() as connection:
         for key in security.list_keys(connection, options.team):
             revoked = "-" if key.revoked_at is None else key.revoked_at.isoformat(timespec="seconds")
@@ -243,7 +251,7 @@ def _revoke_key(options: argparse.Namespace) -> int:
     from .kit import security
     from .kit.database import Database
 
-    database = Database(Settings().url)
+    database = Database(_settings(options).url)
     with database.write() as work:
         revoked = security.revoke_key(work.connection, options.key, datetime.now(UTC))
         work.commit()
@@ -258,7 +266,7 @@ def _backtest(options: argparse.Namespace) -> int:
     from .accuracy import backtests
     from .kit.database import Database
 
-    database = Database(Settings().url)
+    database = Database(_settings(options).url)
     try:
         rows = backtests.of_team(database, options.team, window=options.window, code=options.code, now=datetime.now(UTC))
     finally:
@@ -267,11 +275,11 @@ def _backtest(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rebuild_accuracy(_: argparse.Namespace) -> int:
+def _rebuild_accuracy(options: argparse.Namespace) -> int:
     from .accuracy import rollup
     from .kit.database import Database
 
-    database = Database(Settings().url)
+    database = Database(_settings(options).url)
     try:
         print(f"{rollup.rebuild(database)} observations")
     finally:
@@ -279,10 +287,10 @@ def _rebuild_accuracy(_: argparse.Namespace) -> int:
     return 0
 
 
-def _openapi(_: argparse.Namespace) -> int:
+def _openapi(options: argparse.Namespace) -> int:
     from .app import create_app
 
-    print(json.dumps(create_app().openapi(), indent=1))
+    print(json.dumps(create_app(_settings(options)).openapi(), indent=1))
     return 0
 
 

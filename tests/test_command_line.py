@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import URL
 
 from service.__main__ import main
 from service.kit.security import SCOPES
 from service.quotes import examples
+from service.quotes.schemas import Quote
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -228,3 +230,33 @@ def test_bad_settings_are_named(
     assert main(["keys", "list"]) != 0
     errors = capsys.readouterr().err
     assert told in errors and "Traceback" not in errors
+
+
+@pytest.mark.parametrize("bug", [ValueError("math domain error"), RuntimeError("dictionary changed size"), KeyError("steps")])
+def test_a_bug_shows_its_traceback(bug: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only what the person at the command line can mend is a line; a bug told like that could not be found."""
+    monkeypatch.chdir(tmp_path)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise bug
+
+    monkeypatch.setattr("service.kit.security.list_keys", fail)
+    with pytest.raises(type(bug)):
+        main(["keys", "list"])
+
+
+def test_an_invalid_object_inside_is_not_taken_for_a_wrong_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("service.kit.security.list_keys", lambda *_: Quote.model_validate({}))
+    with pytest.raises(ValidationError):
+        main(["keys", "list"])
+
+
+@pytest.mark.parametrize("arguments", [["migrate", "9999"], ["backtest", "--window", "soon"]])
+def test_what_can_be_mended_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("runquote: ")]
+    assert len(told) == 1

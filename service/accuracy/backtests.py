@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 from service.kit.database import Database
 from service.kit.problems import Invalid, invalid
 from service.kit.security import teams
+from service.kit.usage import UsageError
 
 from . import history, learning, schemas
 from .backtest import Line, replay
@@ -32,17 +33,17 @@ def run(connection: Connection, team_id: str, *, window_days: int | None, code: 
 
 
 def of_team(database: Database, team: str, *, window: str | None, code: str | None, now: datetime) -> list[dict[str, Any]]:
-    """A backtest for the command line; a bad name is a ValueError."""
+    """A backtest for the command line; a bad name is a `UsageError`."""
     if window is not None and re.fullmatch(schemas.WINDOW, window) is None:
-        raise ValueError("a window is days or weeks, for example 90d or 8w")
+        raise UsageError("a window is days or weeks, for example 90d or 8w")
     with database.read() as connection:
         team_id = connection.execute(select(teams.c.id).where(teams.c.name == team)).scalar_one_or_none()
         if team_id is None:
-            raise ValueError("there is no such team")
+            raise UsageError("there is no such team")
         try:
             return run(connection, team_id, window_days=schemas.days(window), code=code, now=now)
         except Invalid as error:
-            raise ValueError(error.detail) from None
+            raise UsageError(error.detail) from None
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> str:

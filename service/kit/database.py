@@ -28,6 +28,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
 
+from .usage import UsageError
+
 log = logging.getLogger(__name__)
 
 metadata = MetaData(
@@ -98,7 +100,7 @@ class Database:
         self.url = url
         self.sqlite = url.get_backend_name() == "sqlite"
         if self.sqlite and url.database in (None, "", ":memory:"):
-            raise ValueError("an in-memory SQLite database cannot be shared by threads and migrations; name a file")
+            raise UsageError("an in-memory SQLite database cannot be shared by threads and migrations; name a file")
         self.engine = make_engine(url, connections=connections, timeout_seconds=timeout_seconds)
         # SQLite has one writer. Threads of this process queue here, in order; the busy timeout is for other processes.
         self._writer = threading.Lock()

@@ -8,9 +8,11 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import URL, Connection, inspect, text
 
 from .database import metadata
+from .usage import UsageError
 
 METADATA = metadata
 LOCK_NUMBER = 0x52756E71  # any number, the same in every process: "Runq"
@@ -27,7 +29,10 @@ def _config(url: URL | None = None) -> Config:
 
 def upgrade(url: URL, revision: str = "head") -> None:
     """Bring a database up to a revision."""
-    command.upgrade(_config(url), revision)
+    try:
+        command.upgrade(_config(url), revision)
+    except CommandError as error:  # a revision that there is not, or a database of a newer service
+        raise UsageError(str(error)) from error
 
 
 def downgrade(url: URL, revision: str) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy import Column, Connection, ForeignKey, Index, String, Table, Tex
 from .database import Database, UtcDateTime, id_column, metadata
 from .identifiers import uuid7
 from .problems import Forbidden, Unauthenticated
+from .usage import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def authenticate(connection: Connection, key: str) -> Caller | None:
 def ensure_team(connection: Connection, name: str, now: datetime) -> str:
     """The id of the team of that name, made if there is none."""
     if not _TEAM_NAME.fullmatch(name):
-        raise ValueError("a team's name has 1 to 100 letters, digits, spaces or . _ / -, and begins with a letter or digit")
+        raise UsageError("a team's name has 1 to 100 letters, digits, spaces or . _ / -, and begins with a letter or digit")
     found = connection.execute(select(teams.c.id).where(teams.c.name == name)).scalar_one_or_none()
     if found is not None:
         return str(found)
@@ -177,7 +178,7 @@ def create_key(connection: Connection, team: str, scopes: Sequence[str], now: da
     """Make a key for a team; the answer is the only time it is seen."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
-        raise ValueError("scopes are " + ", ".join(SCOPES))
+        raise UsageError("scopes are " + ", ".join(SCOPES))
     lookup = secrets.token_hex(8)
     key = f"rq_{lookup}_{secrets.token_urlsafe(32)}"
     connection.execute(

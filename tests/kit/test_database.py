@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from starlette.testclient import TestClient
 
 from service.kit.database import Database, UnitOfWork, UtcDateTime
+from service.kit.usage import UsageError
 from service.quotes import examples
 
 scratch = MetaData()
@@ -143,7 +144,7 @@ def test_a_naive_moment_is_refused(database: Database, tables: None) -> None:
 
 def test_an_in_memory_database_is_refused() -> None:
     for name in (None, "", ":memory:"):
-        with pytest.raises(ValueError, match="in-memory"):
+        with pytest.raises(UsageError, match="in-memory"):
             Database(URL.create("sqlite", database=name))
 
 

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from service.app import create_app
 from service.kit import security
 from service.kit.database import Database
+from service.kit.usage import UsageError
 from service.quotes import examples
 from tests.conftest import settings_for
 
@@ -163,12 +164,12 @@ def test_what_was_made_without_a_key_belongs_to_the_default_team(client: TestCli
 
 @pytest.mark.parametrize("name", ["", " x", "a" * 101, "a\nb", "ü"])
 def test_team_names_are_plain(database: Database, name: str) -> None:
-    with database.write() as work, pytest.raises(ValueError, match="team"):
+    with database.write() as work, pytest.raises(UsageError, match="team"):
         security.create_key(work.connection, name, ["admin"], datetime.now(UTC))
 
 
 def test_scopes_are_a_closed_list(database: Database) -> None:
-    with database.write() as work, pytest.raises(ValueError, match="scopes"):
+    with database.write() as work, pytest.raises(UsageError, match="scopes"):
         security.create_key(work.connection, "search", ["quotes:delete"], datetime.now(UTC))
 
 
