@@ -19,7 +19,7 @@ from service.estimation import job, memory, parameters, step_time, storage, toke
 from service.estimation.correction import Corrections
 from service.estimation.numeric import minimum
 from service.estimation.parameters import Parameters
-from service.estimation.run import Batch, Layout, Run
+from service.estimation.run import Run
 from service.estimation.spread import exactly
 from service.estimation.step_time import StepTime
 from service.estimation.tokens import Workload
@@ -220,14 +220,14 @@ def _laid_out(each: Pass, columns: Mapping[str, Values], held: int | None) -> Ru
         whole = micro * steps * data
     return replace(
         run,
-        layout=Layout(
+        # What is not free stays as the spec says: no field of it may be lost on the way through a search.
+        layout=replace(
+            layout,
             **sizes,
             data=data,
-            sequence_parallel=layout.sequence_parallel,
-            sharding=layout.sharding,
             shard_group_size=minimum(data, float(run.hardware.devices_per_node)) if each.group_follows else layout.shard_group_size,
         ),
-        batch=Batch(micro_batch_size=micro, gradient_accumulation_steps=steps, global_batch_size=whole),
+        batch=replace(batch, micro_batch_size=micro, gradient_accumulation_steps=steps, global_batch_size=whole),
     )
 
 

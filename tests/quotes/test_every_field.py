@@ -212,7 +212,7 @@ def test_every_field_is_listed() -> None:
     assert sorted(_leaves(RunSpec)) == sorted([*CHANGES, *METADATA])
 
 
-def _set(spec: dict[str, Any], pointer: str, value: Any) -> None:
+def set_at(spec: dict[str, Any], pointer: str, value: Any) -> None:
     place: Any = spec
     parts = pointer.strip("/").split("/")
     for part in parts[:-1]:
@@ -222,7 +222,7 @@ def _set(spec: dict[str, Any], pointer: str, value: Any) -> None:
     place[parts[-1]] = value
 
 
-def _merged(parts: dict[str, Any]) -> dict[str, Any]:
+def merged(parts: dict[str, Any]) -> dict[str, Any]:
     spec = copy.deepcopy(BASE)
     for name, value in copy.deepcopy(parts).items():
         spec[name] = {**spec.get(name, {}), **value} if name in ("method", "parallelism", "evaluation") and value else value
@@ -237,6 +237,6 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("pointer", CHANGES)
 def test_a_field_has_an_effect(pointer: str) -> None:
     parts, value = CHANGES[pointer]
-    before, after = _merged(parts), _merged(parts)
-    _set(after, pointer, value)
+    before, after = merged(parts), merged(parts)
+    set_at(after, pointer, value)
     assert _answer(before) != _answer(after), f"{pointer} changes nothing and nothing says so"
