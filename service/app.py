@@ -21,10 +21,12 @@ from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database
 from .kit.telemetry import Metrics, Telemetry
+from .kit.writer import GroupWriter
 from .plans import endpoints as plans
 from .plans.worker import Workers
 from .projects import endpoints as projects
 from .quotes import endpoints as quotes
+from .quotes import repository
 from .scaling import endpoints as scaling
 from .settings import Settings
 
@@ -88,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         sweeping.cancel()
         with suppress(asyncio.CancelledError):
             await sweeping
+        app.state.quote_writer.close()
         app.state.searches.close()
         database.close()
 
@@ -107,11 +110,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.metrics = Metrics()
+    app.state.quote_writer = GroupWriter(database, repository.add)
     app.state.searches = Workers(settings.search_processes)
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (quotes.router, plans.router, actuals.router, accuracy.router, projects.router, catalog.router, scaling.router):
+    for router in (*quotes.routers, plans.router, actuals.router, accuracy.router, projects.router, catalog.router, scaling.router):
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
         )

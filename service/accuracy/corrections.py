@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 
 from service.estimation.correction import Factor
+from service.kit.database import Database
 from service.kit.problems import invalid
 
 from . import calibration, learning, repository
 from .calibration import Cell, Fit
 from .learning import Facts
 
+NEWEST_HOLDS_SECONDS = 1.0  # how late a process may take a calibration that another one made
+TEAMS_REMEMBERED = 10_000
 FITS_REMEMBERED = 32  # calibrations never change, so what was parsed once is kept
 
 
@@ -37,13 +42,64 @@ class Calibration:
     fits: Mapping[str, Fit]
 
 
-def find(connection: Connection, team_id: str, wanted: str | None) -> Calibration | None:
+class _Newest:
+    """The newest calibration of each team of a database, as it was looked up last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: WeakKeyDictionary[Database, dict[str, tuple[float, Calibration | None]]] = WeakKeyDictionary()
+
+    def known(self, database: Database, team_id: str) -> tuple[float, Calibration | None] | None:
+        with self._lock:
+            found = self._known.get(database, {}).get(team_id)
+        return found if found is not None and time.monotonic() < found[0] else None
+
+    def keep(self, database: Database, team_id: str, found: Calibration | None) -> None:
+        with self._lock:
+            teams = self._known.setdefault(database, {})
+            if len(teams) >= TEAMS_REMEMBERED:
+                teams.clear()
+            teams[team_id] = (time.monotonic() + NEWEST_HOLDS_SECONDS, found)
+
+    def forget(self, database: Database, team_id: str) -> None:
+        with self._lock:
+            self._known.get(database, {}).pop(team_id, None)
+
+
+_newest = _Newest()
+
+
+def forget(database: Database, team_id: str) -> None:
+    """A calibration was made: the next quote of this process takes it."""
+    _newest.forget(database, team_id)
+
+
+def remembered(database: Database, team_id: str, wanted: str | None) -> tuple[Calibration | None] | None:
+    """What `find` would answer, if that needs no look into the database; else None."""
+    if wanted == "none":
+        return (None,)
+    if wanted is not None and wanted != "latest":
+        return None
+    known = _newest.known(database, team_id)
+    return None if known is None else (known[1],)
+
+
+def find(database: Database, team_id: str, wanted: str | None) -> Calibration | None:
     """The calibration that ``wanted`` names: ``latest`` (or None), ``none``, or a version; None where there is none to apply.
 
-    A version that the team does not have is a bad value of the spec's ``calibration``.
+    The newest is looked up once a second. A version that the team does not have is a bad value of the spec's ``calibration``.
     """
-    if wanted == "none":
-        return None
+    known = remembered(database, team_id, wanted)
+    if known is not None:
+        return known[0]
+    with database.read() as connection:
+        found = _look_up(connection, team_id, wanted)
+    if wanted is None or wanted == "latest":
+        _newest.keep(database, team_id, found)
+    return found
+
+
+def _look_up(connection: Connection, team_id: str, wanted: str | None) -> Calibration | None:
     if wanted is None or wanted == "latest":
         newest = repository.newest_id(connection, team_id)
         if newest is None:

@@ -31,7 +31,7 @@ async def _body(request: Request) -> Body:
     """A JSON body, which may be left out: every field has a default."""
     if "content-type" not in request.headers and request.headers.get("content-length", "0") == "0":
         return Body(b"{}")
-    return await documents._read_body(request)
+    return await documents.read_body(request)
 
 
 OptionalBody = Annotated[Body, Depends(_body)]
@@ -156,6 +156,7 @@ def create_calibration(
                     answer = Answer(201, documents.dump(_calibration(repository.add(work.connection, values))))
                     use.keep(work.connection, answer)
                     work.commit()
+                corrections.forget(database, caller.team_id)
                 return answer.response()
             except IntegrityError:
                 continue

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -91,7 +91,8 @@ class Body:
         return validate(model, self.json())
 
 
-async def _read_body(request: Request) -> Body:
+async def read_body(request: Request) -> Body:
+    """The body of a request that may send one."""
     await identify(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON and not (media_type.startswith("application/") and media_type.endswith("+json")):
@@ -113,7 +114,7 @@ def too_large(limit: int) -> Problem:
     return TooLarge(f"The body may have {limit} bytes", headers={"Connection": "close"})
 
 
-JsonBody = Annotated[Body, Depends(_read_body)]
+JsonBody = Annotated[Body, Depends(read_body)]
 """A JSON body as an endpoint's parameter."""
 
 
@@ -223,9 +224,9 @@ def dump(document: Any) -> str:
     return encode(document).decode()
 
 
-def encode(document: Any, figures: Iterable[float | None] | None = None) -> bytes:
-    """The bytes of `dump`. NaN and infinity are looked for in `figures` alone where they are given: every number that was computed."""
-    if figures is not None and math.isfinite(sum(figure for figure in figures if figure is not None)):
+def encode(document: Any, total: float | None = None) -> bytes:
+    """The bytes of `dump`. `total` is a sum of every number that may be NaN or infinite: where it is given and finite, none is."""
+    if total is not None and math.isfinite(total):
         # The fastest encoder writes null for a number that is none, hence the sum; integers beyond 64 bits it refuses.
         with contextlib.suppress(TypeError):
             return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -79,7 +79,7 @@ DEFAULT_CALLER = Caller(DEFAULT_TEAM_ID, DEFAULT_TEAM, frozenset(SCOPES))
 
 
 class _Bearer(SecurityBase):
-    """The scheme in the OpenAPI document; the check itself is in `_authorize`."""
+    """The scheme in the OpenAPI document; the check itself is in `authorize`."""
 
     def __init__(self) -> None:
         self.scheme_name = "ApiKey"
@@ -111,12 +111,16 @@ async def identify(request: Request) -> Caller:
     return caller
 
 
-async def _authorize(request: Request, wanted: SecurityScopes, _: Annotated[str | None, Depends(_bearer)]) -> Caller:
-    """The caller, if its key has one of the wanted scopes (or any valid key where none is wanted)."""
+async def authorize(request: Request, scopes: Sequence[str]) -> Caller:
+    """The caller, if its key has one of the scopes (or any valid key where none is wanted)."""
     caller = await identify(request)
-    if wanted.scopes and not any(caller.may(scope) for scope in wanted.scopes):
-        raise Forbidden("The key needs the scope " + " or ".join(wanted.scopes))
+    if scopes and not any(caller.may(scope) for scope in scopes):
+        raise Forbidden("The key needs the scope " + " or ".join(scopes))
     return caller
+
+
+async def _authorize(request: Request, wanted: SecurityScopes, _: Annotated[str | None, Depends(_bearer)]) -> Caller:
+    return await authorize(request, wanted.scopes)
 
 
 def allow(*scopes: Scope) -> Caller:

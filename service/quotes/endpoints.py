@@ -1,42 +1,52 @@
-"""Quotes over HTTP."""
+"""Quotes over HTTP: made and revised."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
-from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 from sqlalchemy import Connection
 
-from service.kit import api, documents, idempotency, paging, problems
-from service.kit.documents import JsonBody, Moment
+from service.kit import api, documents, idempotency, problems
+from service.kit.direct import DirectRoute
+from service.kit.documents import Body, JsonBody
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.security import Caller, allow
-from service.specs.load import run_of
 from service.specs.spec import RunSpec
 
-from . import evidence, examples, issuing, listing, repository
-from .evidence import Evidence
+from . import examples, issuing, reading, repository
 from .issuing import BESIDE_THE_STEP, Priced, merge_patch
-from .schemas import Batch, BatchResult, Quote, QuotePage, Revision
+from .schemas import Batch, BatchResult, Quote, Revision
 
 router = APIRouter(prefix="/quotes", tags=["quotes"])
+direct = APIRouter(prefix="/quotes", tags=["quotes"], route_class=DirectRoute)
+routers = (direct, router, reading.router)
 
 _CREATED = {"Location": "Where the quote is.", "Idempotency-Replayed": "`true` where an earlier request with this key made it."}
 
 
-@router.post(
+@direct.post(
     "",
     status_code=201,
     summary="Quote a run",
     openapi_extra=api.takes(RunSpec, examples.SPEC),
     responses=api.gives(201, Quote, "The quote, stored.", headers=_CREATED) | api.problems(409, *api.BODY),
 )
-def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, caller: Caller = allow("quotes:write")) -> Response:
+async def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, caller: Caller = allow("quotes:write")) -> Response:
     """Price a training run, item by item, and keep the quote."""
+    database = api.database(request)
+    if key is not None:
+        return await run_in_threadpool(_create_once, request, caller, key, body)
+    new = (await issuing.price_body(database, caller, body)).to_store(caller.team_id)
+    await request.app.state.quote_writer.write(new)
+    request.app.state.metrics.quotes.labels("single").inc()
+    return _created(new).response()
+
+
+def _create_once(request: Request, caller: Caller, key: str, body: Body) -> Response:
     received = body.json()
 
     def prepare() -> Creation:
@@ -45,15 +55,16 @@ def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = None, c
     return idempotency.create(request, caller, key, received, prepare)
 
 
-@router.post(
+@direct.post(
     "/preview",
     summary="Quote a run without keeping it",
     openapi_extra=api.takes(RunSpec, examples.SPEC),
     responses=api.gives(200, Quote, "The quote; its `id` is null.") | api.problems(*api.BODY),
 )
-def preview_quote(request: Request, body: JsonBody, caller: Caller = allow("quotes:read", "quotes:write")) -> Response:
+async def preview_quote(request: Request, body: JsonBody, caller: Caller = allow("quotes:read", "quotes:write")) -> Response:
     """The same answer as a quote's, but nothing is stored."""
-    return Response(issuing.price(api.database(request), caller, body.json()).preview(), media_type=documents.JSON)
+    priced = await issuing.price_body(api.database(request), caller, body)
+    return Response(priced.preview(), media_type=documents.JSON)
 
 
 @router.post(
@@ -81,7 +92,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
             try:
                 if index in apart:
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
-                quote = prices.price(spec).to_store()
+                quote = prices.price(spec).to_store(caller.team_id)
             except problems.Problem as problem:
                 entries.append(documents.encode({"index": index, "problem": problem.as_json()}))
             else:
@@ -90,107 +101,12 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
         answer = Answer(201, b'{"items":[%b]}' % b",".join(entries))
 
         def store(connection: Connection) -> Answer:
-            repository.add(connection, caller.team_id, new)
+            repository.add(connection, new)
             return answer
 
         return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels("batch").inc(len(new)))
 
     return idempotency.create(request, caller, key, received, prepare)
-
-
-@router.get(
-    "",
-    summary="List quotes",
-    responses=api.gives(200, QuotePage, "A page.", headers={"Link": 'The next page, `rel="next"`.'}),
-    openapi_extra={
-        "parameters": [
-            {
-                "name": "label.<key>",
-                "in": "query",
-                "required": False,
-                "description": "Only quotes with this label, for example `label.team=search`; repeatable with other keys.",
-                "schema": {"type": "string"},
-            }
-        ]
-    },
-)
-def list_quotes(
-    request: Request,
-    model: Annotated[str | None, Query(description="A preset, or the name or type in a Hugging Face config.")] = None,
-    device: Annotated[str | None, Query(description="A device of `GET /v1/devices`.")] = None,
-    method: Annotated[Literal["full", "lora", "qlora", "frozen"] | None, Query(description="What is trained.")] = None,
-    status: Annotated[Literal["open", "superseded", "measured"] | None, Query(description="What became of the quote.")] = None,
-    project: Annotated[str | None, Query(description="The spec's project.")] = None,
-    external_ref: Annotated[str | None, Query(description="`system:id` of the job in the caller's own system.")] = None,
-    created_after: Annotated[Moment | None, Query(description="Later than this moment.")] = None,
-    created_before: Annotated[Moment | None, Query(description="Earlier than this moment.")] = None,
-    limit: paging.Limit = 50,
-    cursor: paging.Cursor = None,
-    caller: Caller = allow("quotes:read"),
-) -> Response:
-    """The team's quotes, newest first; every filter that is given must hold."""
-    labels = {name.removeprefix("label."): value for name, value in request.query_params.items() if name.startswith("label.")}
-    reference = None
-    if external_ref is not None:
-        system, separator, external_id = external_ref.partition(":")
-        if not separator:
-            raise problems.invalid_parameter("external_ref", "write system:id")
-        reference = (system, external_id)
-    wanted = listing.Filter(
-        model=model,
-        device=device,
-        method=method,
-        status=status,
-        project=project,
-        external_ref=reference,
-        labels=labels,
-        created_after=created_after,
-        created_before=created_before,
-    )
-    position = paging.decode(cursor)
-    with api.database(request).read() as connection:
-        rows = listing.page(connection, caller.team_id, wanted, position, limit)
-    following = paging.next_cursor(rows, limit)
-    items = b",".join(row.as_json() for row in rows[:limit])
-    body = b'{"items":[%b],"next_cursor":%b}' % (items, documents.encode(following))
-    return Response(body, headers=paging.link(request, following), media_type=documents.JSON)
-
-
-@router.get(
-    "/{quote_id}",
-    summary="Get a quote",
-    responses=api.gives(200, Quote, "The quote.", headers={"ETag": "Changes when the status does."})
-    | {304: {"description": "Unchanged since the version in `If-None-Match`."}}
-    | api.problems(404, 406),
-)
-def get_quote(request: Request, quote_id: str, caller: Caller = allow("quotes:read")) -> Response:
-    """A quote as it was made; only its status can have changed."""
-    if not _accepts_json(request.headers.get("accept")):
-        raise problems.NotAcceptable("A quote is answered as application/json")
-    with api.database(request).read() as connection:
-        quote = _find(repository.get(connection, caller.team_id, quote_id))
-    body = quote.as_json()
-    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Vary": "Accept", "Cache-Control": "private, no-cache"}
-    if _matches(request.headers.get("if-none-match"), headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=documents.JSON)
-
-
-@router.get(
-    "/{quote_id}/evidence",
-    summary="List the measured runs most like a quote's",
-    responses=api.gives(200, Evidence, "The nearest first.") | api.problems(404),
-)
-def get_evidence(
-    request: Request,
-    quote_id: str,
-    limit: Annotated[int, Query(ge=1, le=50, description="How many at most.")] = 5,
-    caller: Caller = allow("quotes:read"),
-) -> Response:
-    """Published measurements, each with its source and how its run differs from the quoted one."""
-    with api.database(request).read() as connection:
-        quote = _find(repository.get(connection, caller.team_id, quote_id))
-    return Response(documents.dump(evidence.of(run_of(quote.estimate()["spec"]), limit)), media_type=documents.JSON)
 
 
 @router.post(
@@ -207,7 +123,7 @@ def create_revision(
     received = body.json()
     database = api.database(request)
     with database.read() as connection:
-        quote = _find(repository.get(connection, caller.team_id, quote_id))
+        quote = reading.find(connection, caller, quote_id)
         beside = repository.newest_revision(connection, caller.team_id, quote.id)
     revision = documents.validate(Revision, received)
     if revision.spec is None and revision.pilot is None:
@@ -242,21 +158,19 @@ def create_revision(
 
 def _creation(request: Request, caller: Caller, priced: Priced, supersedes_id: str | None = None) -> Creation:
     """A priced quote, ready to be stored and answered."""
-    new = priced.to_store(supersedes_id)
-    answer = Answer(201, repository.envelope(new.document, new), {"Location": f"/v1/quotes/{new.id}"})
+    new = priced.to_store(caller.team_id, supersedes_id)
+    answer = _created(new)
 
     def store(connection: Connection) -> Answer:
-        repository.add(connection, caller.team_id, [new])
+        repository.add(connection, [new])
         return answer
 
     kind = "single" if supersedes_id is None else "revision"
     return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels(kind).inc())
 
 
-def _find(quote: repository.Stored | None) -> repository.Stored:
-    if quote is None:
-        raise problems.NotFound("There is no such quote")
-    return quote
+def _created(new: repository.New) -> Answer:
+    return Answer(201, repository.envelope(new.document, new), {"Location": f"/v1/quotes/{new.id}"})
 
 
 def _below(problem: problems.Invalid, prefix: str) -> problems.Invalid:
@@ -278,21 +192,3 @@ def _faults_by_spec(faults: list[problems.Fault]) -> dict[int, list[problems.Fau
     if outside:
         raise problems.Invalid(outside[0].detail, errors=outside[: documents.MAXIMUM_FAULTS])
     return apart
-
-
-def _accepts_json(accept: str | None) -> bool:
-    """Whether a client that sends this takes JSON."""
-    if accept is None or not accept.strip():
-        return True
-    for part in accept.split(","):
-        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if media_type in ("*/*", "application/*", documents.JSON) and "q=0" not in parameters:
-            return True
-    return False
-
-
-def _matches(header: str | None, tag: str) -> bool:
-    """`If-None-Match` (RFC 9110, 13.1.2): any of the tags, weak or not, or `*`."""
-    if header is None:
-        return False
-    return any(part.strip().removeprefix("W/") in (tag, "*") for part in header.split(","))

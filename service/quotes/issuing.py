@@ -7,23 +7,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from fastapi.concurrency import run_in_threadpool
+
 from service.accuracy import corrections
 from service.accuracy.learning import Facts, facts
 from service.estimation.correction import Corrections
+from service.estimation.estimate import Estimate
 from service.estimation.run import Run
 from service.kit import documents
 from service.kit.database import Database
+from service.kit.documents import Body
 from service.kit.identifiers import uuid7
 from service.kit.problems import invalid
 from service.kit.security import Caller
 from service.specs.load import parse
-from service.specs.resolve import resolve
+from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
 
 from . import quoting, repository
 from .schemas import Pilot
 
 Measurement = dict[str, Any]  # of a pilot, as it came: code, value, how it was measured
+
+MOST_BYTES_AT_ONCE = 16 * 1024  # of a body that is priced on the event loop
 
 # A pilot measures one of these: either says how fast the run is.
 SPEEDS = frozenset({"time.step", "throughput.input_tokens_per_second"})
@@ -76,9 +82,9 @@ class Priced:
     def _document(self) -> bytes:
         document = {key: value for key, value in self.quote.items() if key not in repository.ENVELOPE}
         document["pilot"] = {"measurements": self.pilot} if self.pilot else None
-        return documents.encode(document)
+        return documents.encode(document, quoting.total(document))
 
-    def to_store(self, supersedes_id: str | None = None) -> repository.New:
+    def to_store(self, team_id: str, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""
         spec, run = self.spec, self.run
         hardware = run.hardware
@@ -86,6 +92,7 @@ class Priced:
         step = items["time.step"]
         return repository.New(
             id=uuid7(),
+            team_id=team_id,
             created_at=datetime.now(UTC),
             engine_version=self._engine,
             calibration_version=self._calibration,
@@ -124,40 +131,83 @@ class Desk:
         """Price a run spec as it came; raises `Invalid` with a pointer to every fault."""
         spec = parse(received)
         resolved = resolve(spec)
-        measured = {measurement["code"]: measurement["value"] for measurement in pilot}
-        found = self._calibration(spec.calibration)
-        pinned = corrections.apply(found, self._facts(spec, resolved.run, measured), resolved.run.interval_coverage)
-        quote = quoting.build(resolved, pinned.factors, pinned.version, measured)
-        return Priced(received, spec, resolved.run, quote, list(pilot))
+        draft = _draft(self._caller, received, spec, resolved, self._calibration(spec.calibration), pilot)
+        return draft.finish()
 
     def corrections_for(self, received: Any, run: Run) -> Corrections:
         """What own measurements say about a run of this spec."""
         spec = parse(received)
         found = self._calibration(spec.calibration)
-        return corrections.apply(found, self._facts(spec, run, {}), run.interval_coverage).factors
+        return corrections.apply(found, _facts(self._caller, spec, run, {}), run.interval_coverage).factors
 
     def _calibration(self, wanted: str | None) -> corrections.Calibration | None:
         if wanted not in self._calibrations:
-            with self._database.read() as connection:
-                self._calibrations[wanted] = corrections.find(connection, self._caller.team_id, wanted)
+            self._calibrations[wanted] = corrections.find(self._database, self._caller.team_id, wanted)
         return self._calibrations[wanted]
 
-    def _facts(self, spec: RunSpec, run: Run, pilot: Mapping[str, float]) -> Facts:
-        return facts(
-            team=self._caller.team,
-            labels=spec.labels or {},
-            external_id=None if spec.external_ref is None else spec.external_ref.id,
-            device=None if run.hardware is None else run.hardware.device.name,
-            stack=run.software.stack,
-            method=run.method.kind,
-            model_family=run.architecture.family,
-            speed_given=run.efficiency.given or not pilot.keys().isdisjoint(SPEEDS),
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An estimated run; what may take long, changes that would make it fit, is not yet looked for."""
+
+    received: Any
+    spec: RunSpec
+    resolved: Resolved
+    pinned: corrections.Pinned
+    estimate: Estimate
+    pilot: Sequence[Measurement]
+
+    def finish(self) -> Priced:
+        quote = quoting.document(self.resolved, self.estimate, self.pinned.factors, self.pinned.version)
+        return Priced(self.received, self.spec, self.resolved.run, quote, list(self.pilot))
+
+
+def _draft(
+    caller: Caller,
+    received: Any,
+    spec: RunSpec,
+    resolved: Resolved,
+    calibration: corrections.Calibration | None,
+    pilot: Sequence[Measurement] = (),
+) -> _Draft:
+    measured = {measurement["code"]: measurement["value"] for measurement in pilot}
+    pinned = corrections.apply(calibration, _facts(caller, spec, resolved.run, measured), resolved.run.interval_coverage)
+    return _Draft(received, spec, resolved, pinned, quoting.estimated(resolved, pinned.factors, measured), pilot)
+
+
+def _facts(caller: Caller, spec: RunSpec, run: Run, pilot: Mapping[str, float]) -> Facts:
+    return facts(
+        team=caller.team,
+        labels=spec.labels or {},
+        external_id=None if spec.external_ref is None else spec.external_ref.id,
+        device=None if run.hardware is None else run.hardware.device.name,
+        stack=run.software.stack,
+        method=run.method.kind,
+        model_family=run.architecture.family,
+        speed_given=run.efficiency.given or not pilot.keys().isdisjoint(SPEEDS),
+    )
 
 
 def price(database: Database, caller: Caller, received: Any, *, pilot: Sequence[Measurement] = ()) -> Priced:
     """Price one run spec as it came; raises `Invalid` with a pointer to every fault."""
     return Desk(database, caller).price(received, pilot=pilot)
+
+
+async def price_body(database: Database, caller: Caller, body: Body) -> Priced:
+    """Price the run spec in a body, from the event loop.
+
+    A quote takes less time than to hand it to a thread and back, so it is priced where it is asked for; what may take longer (a large
+    body, a look into the database, the search for changes that make a run fit) goes to a thread.
+    """
+    if len(body.content) > MOST_BYTES_AT_ONCE:
+        return await run_in_threadpool(lambda: price(database, caller, body.json()))
+    received = body.json()
+    spec = parse(received)
+    resolved = resolve(spec)
+    known = corrections.remembered(database, caller.team_id, spec.calibration)
+    calibration = known[0] if known else await run_in_threadpool(corrections.find, database, caller.team_id, spec.calibration)
+    draft = _draft(caller, received, spec, resolved, calibration)
+    return draft.finish() if draft.estimate.fits in (True, None) else await run_in_threadpool(draft.finish)
 
 
 def with_pilot(known: Sequence[Measurement], pilot: Pilot) -> list[Measurement]:

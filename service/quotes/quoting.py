@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from service import __version__
@@ -30,10 +31,22 @@ def build(
 ) -> dict[str, Any]:
     """The quote but for what storing adds (id, moment, status). ``pilot`` holds values that a pilot run measured, by code."""
     resolved = spec if isinstance(spec, Resolved) else resolve(spec if isinstance(spec, RunSpec) else parse(spec))
+    return document(resolved, estimated(resolved, corrections, pilot), corrections, calibration_version)
+
+
+def estimated(resolved: Resolved, corrections: Corrections | None = None, pilot: Mapping[str, float] = _NOTHING) -> Estimate:
+    """What the core says about the run, a pilot's measurements counted in."""
     run = resolved.run if not pilot else _piloted(resolved.run, pilot)
     result = estimate(run, corrections)
     if any(code.startswith("memory.") for code in pilot):
-        result = _with_piloted_peaks(run, result, corrections, pilot)
+        return _with_piloted_peaks(run, result, corrections, pilot)
+    return result
+
+
+def document(
+    resolved: Resolved, result: Estimate, corrections: Corrections | None = None, calibration_version: str | None = None
+) -> dict[str, Any]:
+    """The quote of an estimate. Where the run does not fit, changes that would make it fit are searched for: that takes its time."""
     offer = suggestions(resolved, result.fits, corrections or {})
     nothing = () if offer.reason is None else (Warning(code="no_alternative", detail=offer.reason, pointer="/hardware"),)
     return {
@@ -49,6 +62,17 @@ def build(
         "warnings": [_warning(warning) for warning in (*resolved.warnings, *result.warnings, *nothing)],
         "alternatives": offer.rows,
     }
+
+
+def total(quote: Mapping[str, Any]) -> float:
+    """A sum of every number of a quote that was computed: not finite where one of them is not."""
+    items, phases = quote["items"], quote["memory_phases"]
+    figures: list[Any] = [sum(filter(None, map(itemgetter(name), items))) for name in ("expected", "lower_bound", "low", "high")]
+    figures += [item["factor"] + item["uncalibrated"] for item in items if "factor" in item]
+    figures += [phase["allocated_bytes"] + sum(phase["parts"].values()) for phase in phases]
+    figures += quote["saved_bytes_per_layer"] or ()
+    figures += [number for row in quote["alternatives"] for number in row.values() if isinstance(number, float)]
+    return float(sum(figures))
 
 
 def _piloted(run: Run, pilot: Mapping[str, float]) -> Run:

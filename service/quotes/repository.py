@@ -122,6 +122,7 @@ class New:
     """A quote that is about to be stored."""
 
     id: str
+    team_id: str
     created_at: datetime
     engine_version: str
     calibration_version: str | None
@@ -146,14 +147,14 @@ def envelope(document: bytes, quote: Stored | New | None, *, engine_version: str
     return b"".join((text[:-1], b"," if len(document) > 2 else b"", document[1:]))
 
 
-def add(connection: Connection, team_id: str, new: Iterable[New]) -> None:
+def add(connection: Connection, new: Iterable[New]) -> None:
     """Store quotes with their labels, in as many statements as there are tables."""
     rows, labels, events = [], [], []
     for quote in new:
         rows.append(
             {
                 "id": quote.id,
-                "team_id": team_id,
+                "team_id": quote.team_id,
                 "created_at": quote.created_at,
                 "supersedes_id": quote.supersedes_id,
                 "engine_version": quote.engine_version,

@@ -239,8 +239,8 @@ def test_a_batch_holds_1_to_1000_specs(client: TestClient, body: Any) -> None:
 def test_a_batch_is_one_transaction(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     add = repository.add
 
-    def fail(connection: Any, team_id: str, new: Any) -> None:
-        add(connection, team_id, new)
+    def fail(connection: Any, new: Any) -> None:
+        add(connection, new)
         raise TimeoutError
 
     monkeypatch.setattr(repository, "add", fail)
