@@ -27,13 +27,14 @@ def free_of(pointer: str) -> dict[str, list[Any]]:
 def test_a_row_equals_the_quote_of_its_spec_to_the_last_bit(pointer: str) -> None:
     parts, value = CHANGES[pointer]
     spec = merged(parts)
+    set_at(spec, "/hardware/device_override/memory_bytes", 10**15)  # every layout fits and is compared
     set_at(spec, pointer, value)
     free = space.read(free_of(pointer))
     prepared = prepare(spec, free, lambda _, __: {})
     held = prepared.held_global_batch_size
     found = search.search(prepared.passes, free, held, Limits(), clock=time.monotonic, until=time.monotonic() + 60)
     rows = found.candidates
-    assert len(rows) + found.rejected.total() > 0
+    assert len(rows) or pointer == "/hardware/device_override/memory_bytes"
     for row in range(len(rows)):
         axes = {name: int(column[row]) for name, column in rows.axes.items()}
         own = posted(prepared, free, int(rows.number[row]), axes)
