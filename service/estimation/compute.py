@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .by_identity import ByIdentity
@@ -10,12 +10,12 @@ from .flops import CROSS, DECODER, ENCODER, MODEL, Convention, Flops, Pairs, Ter
 from .items import Item, unknown
 from .numeric import Number
 from .parameters import Parameters
+from .recomputation import repeated
 from .run import Run
+from .stacks import stack_of
 from .tokens import Rows, Workload, exact
 
 NO_SHAPE = "the model's layers and hidden size are not known, only a parameter count"
-# Stacks that run transformers' own modules (the others have their own, which compute a token's chosen experts alone).
-TRANSFORMERS_STACKS = frozenset({"hf_transformers", "deepspeed"})
 HF_EXAMPLE = "PyTorch 2.13 with transformers 5.24 and PEFT 0.21"
 
 
@@ -40,7 +40,9 @@ def model_terms(run: Run) -> Flops:
 
 def executed_terms(run: Run) -> Flops:
     """What the framework executes as coefficients."""
-    convention = Convention(fused_attention=run.attention != "eager", as_executed=run.software.stack in TRANSFORMERS_STACKS)
+    convention = Convention(
+        fused_attention=run.attention != "eager", as_executed=stack_of(run.software, run.precision).transformers_modules
+    )
     return model_flops(run.architecture, run.method, convention, _input_grads(run))
 
 
@@ -114,19 +116,28 @@ def executed(run: Run, work: Workload) -> Executed | None:
     terms = executed_terms(run)
     rows = work.tensor
     attended = work.attended if _variable_length(run) else rows
-    recomputed = Terms()
-    if run.activation_checkpointing == "full":
-        recomputed = terms.recompute_reentrant if run.software.checkpoint_reentrant else terms.recompute
-    elif run.activation_checkpointing == "selective":
-        recomputed = terms.recompute_attention
-
     tokens = _tokens(rows)
 
     def at(part: Terms) -> Number:
         linear = part.linear_at(tokens, work.sequences, work.forward_passes)
         return exact(linear + _attention(part, attended, False))
 
-    return Executed(at(terms.forward), at(terms.backward), at(recomputed))
+    return Executed(at(terms.forward), at(terms.backward), _recomputed(run, terms, tokens, work, attended, at))
+
+
+def _recomputed(
+    run: Run, terms: Flops, tokens: dict[str, Number], work: Workload, attended: tuple[Rows, ...], at: Callable[[Terms], Number]
+) -> Number:
+    """FLOPs that checkpointing computes again: blocks up to their last saved value, or what the stack's selective mode repeats."""
+    if run.activation_checkpointing == "none":
+        return 0
+    if run.activation_checkpointing == "full":
+        return at(terms.recompute_reentrant if run.software.checkpoint_reentrant else terms.recompute)
+    shares = repeated(run)
+    # The shares are of whole blocks, which reentrant checkpointing runs to their end.
+    products = terms.recompute_reentrant.linear_at(tokens, work.sequences, work.forward_passes) if shares.products else 0
+    core = _attention(terms.recompute_attention, attended, False) if shares.attention else 0
+    return exact(products * shares.products + core * shares.attention)
 
 
 def _variable_length(run: Run) -> bool:
@@ -241,6 +252,15 @@ def _rule_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -
     return result
 
 
+def _repeated_words(run: Run) -> str:
+    """What selective checkpointing repeats, in words."""
+    shares = repeated(run)
+    if not shares.products and not shares.attention:
+        return "nothing: a fused kernel stores no scores that could be computed again"
+    said = [f"{shares.products:g} of the blocks' matrix products"] if shares.products else []
+    return "forward of " + " and ".join([*said, "the attention core"] if shares.attention else said)
+
+
 def _executed_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
     fused = (
         "2.5 times forward attention (the fused kernel recomputes the scores)" if run.attention != "eager" else "twice forward attention"
@@ -248,7 +268,7 @@ def _executed_items(run: Run, work: Workload, values: Mapping[str, Number | None
     stop = "all of each block" if run.software.checkpoint_reentrant else "each block up to its last saved value"
     formulas = {
         "full": f"forward of {stop}; head and embeddings are not recomputed",
-        "selective": "forward of the attention core",
+        "selective": _repeated_words(run),
         "none": "no checkpointing",
     }
     codes = (

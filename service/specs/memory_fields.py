@@ -9,7 +9,7 @@ from service.estimation.items import Warning, no_effect
 from service.estimation.memory.moments import FOREACH
 from service.estimation.placement import FULLY_SHARDED
 from service.estimation.run import Layout, Run, Software
-from service.estimation.stacks import STACKS
+from service.estimation.stacks import STACKS, stack_of
 
 from .spec import RunSpec
 
@@ -58,6 +58,10 @@ def _vain(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
     wanted = (spec.software.cpu_offload if spec.software is not None else None) or []
     if "parameters" in wanted and len(wanted) > 1 and run.layout.sharding not in FULLY_SHARDED:
         yield "/software/cpu_offload", f"parameters, of its parts: {NOT_SHARDED}"
-    scores_alone = STACKS[run.software.stack].selective.kind == "scores"
-    if run.activation_checkpointing == "selective" and run.attention != "eager" and scores_alone:
-        yield "/activation_checkpointing", "selective drops the attention scores, and fused attention stores none; full drops the rest"
+    rule = stack_of(run.software, run.precision).selective
+    if run.activation_checkpointing == "selective" and run.attention != "eager" and rule.drops == "scores":
+        again = " (the core is computed again all the same)" if rule.repeated_under_fused_kernels.attention else ""
+        yield (
+            "/activation_checkpointing",
+            f"selective drops the attention scores, and fused attention stores none{again}; full drops the rest",
+        )

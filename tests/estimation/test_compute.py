@@ -140,7 +140,8 @@ def test_parts_add_up(row: dict, total: int, length: int, checkpointing: str) ->
     assert found["compute.linear"] + found["compute.attention"] == found["compute.training"]
     assert found["compute.forward"] + found["compute.backward"] + found["compute.recompute"] == found["compute.executed"]
     assert found["compute.training"] <= found["compute.training_full_attention"]
-    assert (found["compute.recompute"] == 0) == (checkpointing == "none")
+    # Transformers stores scores under eager attention alone: selective checkpointing has nothing else to repeat.
+    assert (found["compute.recompute"] == 0) == (checkpointing == "none" or (checkpointing == "selective" and run.attention != "eager"))
     if row["model"] != "vit-l-16" and total >= length:
         assert found["compute.training_full_attention"] <= found["compute.executed"] * (1 + 1e-12)
 

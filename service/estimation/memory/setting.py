@@ -120,7 +120,7 @@ class Setting:
     @property
     def recomputes(self) -> bool:
         """Whether the backward pass makes a block's values again."""
-        return self.checkpointing == "full" or (self.checkpointing == "selective" and self.stack.selective.kind == "outputs")
+        return self.checkpointing == "full" or (self.checkpointing == "selective" and self.stack.selective.drops == "outputs")
 
     @property
     def late_share(self) -> float:

@@ -101,14 +101,14 @@ def inputs(setting: Setting, kind: Kind, placed: Placement) -> Number:
 def selected(setting: Setting, kind: Kind, placed: Placement) -> Number:
     """Bytes of one block under selective checkpointing."""
     rule = setting.stack.selective
-    if rule.kind == "scores":
+    if rule.drops == "scores":
         return block_bytes(setting, replace(kind.kept, scores=0.0, cross_scores=0.0), placed, kind.decoder)
     a, width = kind.layer.attention, COMPUTE[setting.mode]
-    split = width * (a.query_heads * a.value_dim + rule.matrices * kind.outputs) + 4.0 * a.query_heads
+    split = width * (a.query_heads * a.value_dim + rule.kept_outputs * kind.outputs) + 4.0 * a.query_heads
     outputs = Kept(
         replicated=(RESIDUAL[setting.mode] + width) * setting.hidden,
         split=split,
-        routed=rule.matrices * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
+        routed=rule.kept_outputs * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
     )
     return minimum(
         block_bytes(setting, outputs, placed, kind.decoder) / setting.kept_scale, block_bytes(setting, kind.kept, placed, kind.decoder)

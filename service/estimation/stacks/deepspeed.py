@@ -8,7 +8,7 @@ module to bf16, adapters too, and runs without autocast. Blocks are Hugging Face
 from __future__ import annotations
 
 from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LOSS
-from .profile import HALF, Interval, Overheads, SelectiveRule, ShardingRule, Stack, StepBuffers
+from .profile import CHECKPOINTED_SCORES, HALF, Interval, Overheads, ShardingRule, Stack, StepBuffers
 
 # ZeRO 1 and 2 flatten the partition's gradients and cast the result to 32 bits before they let go of the gradients; ZeRO 3 does so by
 # sub-groups of 1e9 of its own parameters; without ZeRO the cast copies of FP16_Optimizer are flattened (runtime/zero/stage_1_and_2.py,
@@ -31,13 +31,14 @@ DEEPSPEED = Stack(
     ),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
+    transformers_modules=True,
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=COMPILED_BLOCKS,
     loss=LOSS,
     compiled_loss=COMPILED_LOSS,
     fused_loss=FUSED_LOSS,
-    selective=SelectiveRule(kind="scores"),
+    selective=CHECKPOINTED_SCORES,
     sharding=ShardingRule(
         gathered_blocks=2,
         gathered_outside=1,
@@ -45,6 +46,7 @@ DEEPSPEED = Stack(
         loss_outside=0.5,
         reduced_blocks=1,
         reduced_bytes=(2, 2, 4),
+        reduces_every_micro_batch=True,  # stage2.py: reduce buckets in the backward hooks
         bucket_elements=5e8,
         persistent_gradients=True,
         offload_moves_gradients=True,  # ZeRO-Offload (arXiv 2101.06840, section 3): gradients go to the host as they are reduced

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .profile import (
     AUTOCAST,
+    CHECKPOINTED_SCORES,
     HALF,
     ActivationRule,
     AttentionRule,
@@ -19,7 +20,6 @@ from .profile import (
     LossRule,
     NormRule,
     Overheads,
-    SelectiveRule,
     ShardingRule,
     Stack,
 )
@@ -96,6 +96,7 @@ HUGGING_FACE = Stack(
     # accelerate hands FSDP a 16-bit MixedPrecision for parameters, reduction and buffers (``utils/dataclasses.py``,
     # ``set_mixed_precision``): what is gathered is 16-bit already, so autocast has nothing to cast and to keep.
     mixed_sharded_mode=HALF,
+    transformers_modules=True,
     weight_casts=True,
     counted=True,
     blocks=BLOCKS,
@@ -106,7 +107,7 @@ HUGGING_FACE = Stack(
     loss_by_family=dict.fromkeys(T5, LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8))),
     # Qwen's GPTQ Q-LoRA script runs fp16 under DeepSpeed: no autocast, cross entropy on 16-bit logits.
     loss_by_quantization={"gptq_int4": LossRule(saved=(2, 2, 4), forward_extra=(4, 4, 4), backward_extra=(6, 6, 8))},
-    selective=SelectiveRule(kind="scores"),
+    selective=CHECKPOINTED_SCORES,
     sharding=ShardingRule(
         gathered_blocks=2,
         gathered_outside=1,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from .fsdp_native import COMPILED_BLOCKS
 from .hugging_face import FUSED_LOSS
 from .profile import (
+    CHECKPOINTED_SCORES,
     HALF,
     ActivationRule,
     AttentionRule,
@@ -20,7 +21,6 @@ from .profile import (
     LossRule,
     NormRule,
     Overheads,
-    SelectiveRule,
     ShardingRule,
     Stack,
 )
@@ -39,13 +39,14 @@ LLM_FOUNDRY = Stack(
     sources=("mosaicml/llm-foundry",),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
+    transformers_modules=False,
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=COMPILED_BLOCKS,
     loss=LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(2, 2, 4)),  # the logits, and their gradient beside them
     compiled_loss=LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(2, 2, 4)),
     fused_loss=FUSED_LOSS,
-    selective=SelectiveRule(kind="scores"),
+    selective=CHECKPOINTED_SCORES,
     sharding=ShardingRule(
         stage_two_keeps_gathered=True,
         gathered_blocks=2,

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from .deepspeed import STEP_BUFFERS
 from .profile import (
+    CHECKPOINTED_CORE,
     HALF,
     ActivationRule,
     AttentionRule,
@@ -22,7 +23,6 @@ from .profile import (
     LossRule,
     NormRule,
     Overheads,
-    SelectiveRule,
     ShardingRule,
     Stack,
 )
@@ -33,8 +33,11 @@ BLOCKS = BlockRule(
         "layer": NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    # The softmax, its mask and its dropped copy.
-    attention=AttentionRule(repeats_key_values=(False, False, False), score_bytes={"": (5, 5, 9)}, scores_dropped=True),
+    # The softmax, its mask and its dropped copy; the fused softmax wants four (sequence, head) pairs
+    # (megatron/core/fusions/fused_softmax.py).
+    attention=AttentionRule(
+        repeats_key_values=(False, False, False), score_bytes={"": (5, 5, 9)}, scores_dropped=True, fused_softmax_multiple=4
+    ),
     gate_output_kept=False,
 )
 
@@ -55,13 +58,14 @@ MEGATRON_DEEPSPEED = Stack(
     sources=("arXiv 2205.05198", "deepspeedai/DeepSpeed runtime", "bigscience-workshop/bigscience chronicles-prequel.md"),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
+    transformers_modules=False,
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=BLOCKS,  # fused by hand already
     loss=_LOSS,
     compiled_loss=_WHOLE_LOSS,
     fused_loss=_WHOLE_LOSS,
-    selective=SelectiveRule(kind="scores"),
+    selective=CHECKPOINTED_CORE,
     sharding=replace(_SHARDING, bucket_elements=5e8),
     step_buffers=STEP_BUFFERS,
     keeps_stage_outputs=True,
@@ -89,13 +93,14 @@ MEGATRON = Stack(
     sources=("arXiv 2205.05198", "NVIDIA/Megatron-LM", "modelscope/ms-swift Megatron-SWIFT"),
     mixed_mode=HALF,
     mixed_sharded_mode=HALF,
+    transformers_modules=False,
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=BLOCKS,  # fused by hand already
     loss=_LOSS,
     compiled_loss=_WHOLE_LOSS,
     fused_loss=_WHOLE_LOSS,
-    selective=SelectiveRule(kind="scores"),
+    selective=CHECKPOINTED_CORE,
     sharding=_SHARDING,
     foreach_temporaries=False,
     fused_head_gradients=0.0,

@@ -53,6 +53,7 @@ class AttentionRule:
     softcap_bytes: Widths = (2, 2, 4)
     relative_bias_families: tuple[str, ...] = ("t5", "mt5", "umt5", "longt5")
     own_bias_families: tuple[str, ...] = ("umt5",)  # of them, those whose every block looks its own up
+    fused_softmax_multiple: int | None = None  # an eager softmax is one kernel where (sequence, head) pairs are a multiple of this
     scores_dropped: bool = False  # score_bytes has the mask and the dropped copy in it
     second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
 
@@ -88,15 +89,37 @@ def by_family(table: Mapping[str, object], family: str, default: object) -> obje
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Shares of a block's forward pass that checkpointing computes again in the backward pass."""
+
+    products: float  # FLOPs and bytes of the matrix products
+    attention: float  # of the attention core
+    elementwise: float
+    launches: float
+
+
+NOTHING_REPEATED = Repeated(products=0.0, attention=0.0, elementwise=0.0, launches=0.0)
+ALL_REPEATED = Repeated(products=1.0, attention=1.0, elementwise=1.0, launches=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveRule:
-    """What selective checkpointing keeps of a block.
+    """What selective checkpointing keeps of a block, and what it therefore computes again: memory, time and FLOPs all ask here."""
 
-    ``scores`` recomputes the attention scores alone (Megatron); ``outputs`` keeps the block's input, the attention output
-    and the outputs of a share of its matrices (torchtitan's operator policy).
-    """
+    drops: Literal["scores", "outputs"]  # the attention scores alone, or all but the block's input and some outputs
+    kept_outputs: float  # with "outputs": share of the outputs of q, k, v, gate, up and down that is kept
+    repeated: Repeated
+    repeated_under_fused_kernels: Repeated  # the same where a fused kernel stores no scores
 
-    kind: Literal["scores", "outputs"]
-    matrices: float = 1.0  # share of the outputs of q, k, v, gate, up and down that is kept
+
+# Megatron-core checkpoints its attention core whatever kernel is in it (transformer/attention.py, ``_checkpointed_attention_forward``;
+# Korthikanti et al. 2022, section 5): under a fused kernel nothing is saved, and the core is computed again all the same.
+ATTENTION_CORE = Repeated(products=0.0, attention=1.0, elementwise=0.2, launches=0.2)
+CHECKPOINTED_CORE = SelectiveRule(drops="scores", kept_outputs=1.0, repeated=ATTENTION_CORE, repeated_under_fused_kernels=ATTENTION_CORE)
+# Trainers without a selective mode of their own: the caller wraps what stores the scores, and where nothing does, nothing is wrapped.
+CHECKPOINTED_SCORES = SelectiveRule(
+    drops="scores", kept_outputs=1.0, repeated=ATTENTION_CORE, repeated_under_fused_kernels=NOTHING_REPEATED
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +132,7 @@ class ShardingRule:
     loss_outside: float  # share of token table and head gathered then
     reduced_blocks: float  # blocks whose unsharded gradients wait for their reduction
     reduced_bytes: Widths  # width of an unsharded gradient
+    reduces_every_micro_batch: bool = False  # stage 2 scatters the gradients of every micro-batch, not of the last alone
     bucket_elements: float = 0.0  # fixed communication buckets, in elements of 2 bytes (ZeRO)
     replicated_gradient_copies: float = 0.0  # flat copies of replicated gradients beside the gradients (DDP buckets)
     stage_two_keeps_gathered: bool = False  # "zero2" shards weights as well and keeps them gathered from forward to backward
@@ -158,6 +182,7 @@ class Stack:
     sources: tuple[str, ...]
     mixed_mode: Mode  # "mixed" recipes with 32-bit weights that are replicated
     mixed_sharded_mode: Mode  # the same behind a sharding engine that casts what it gathers
+    transformers_modules: bool  # experts are executed as transformers' own modules do, all of them where those do
     weight_casts: bool  # autocast keeps a 16-bit copy of every matrix from forward to backward
     blocks: BlockRule
     compiled_blocks: BlockRule

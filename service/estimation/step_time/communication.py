@@ -10,14 +10,13 @@ from ..numeric import Number, floor, maximum, minimum, where
 from ..parameters import Parameters
 from ..placement import FULLY_SHARDED, Placement
 from ..run import Run
+from ..stacks import stack_of
 from .sums import Sums
 
 WIDTH = 2.0  # bytes of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
 
 # Devices behind one NVLink switch whatever a server holds (NVL72: GB200 and GB300 systems).
 SWITCHED_DOMAIN = {"gb200": 72, "gb300": 72}
-# DeepSpeed reduces the gradients of every micro-batch under ZeRO-2 (stage2.py: reduce buckets in the backward hooks).
-REDUCES_EVERY_MICRO_BATCH = frozenset({"deepspeed"})
 
 
 @dataclass(slots=True)
@@ -164,6 +163,6 @@ def sharding(run: Run, held: Held, placed: Placement, layers: float, node: float
     if sharding == "none":
         return NOTHING, scattered.times(2.0)
     stepped = ranks(weight * held.trained_dense, weight * held.trained_experts)
-    if sharding == "zero2" and run.software.stack in REDUCES_EVERY_MICRO_BATCH:
+    if sharding == "zero2" and stack_of(run.software, run.precision).sharding.reduces_every_micro_batch:
         return scattered, stepped
     return NOTHING, scattered + stepped

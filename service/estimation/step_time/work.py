@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from ..numeric import Number, ceil_divide, floor, where
 from ..parameters import Parameters
 from ..placement import Placement, held_on_host, place
+from ..recomputation import repeated
 from ..run import Run
+from ..stacks import stack_of
 from . import communication
 from .communication import WIDTH, Transfer
 from .sums import Sums, sums
@@ -59,35 +61,19 @@ class Work:
     last_share: Number  # layers of the last stage over the mean
 
 
-# What selective recomputation repeats of the forward pass: (matrix products, attention core, elementwise, kernels).
-# Megatron repeats the attention core alone (Korthikanti et al. 2022, section 5); PyTorch's operator policy keeps the attention
-# core and every second matrix product (torchtitan, parallelize_llama.py).
-OPERATOR_POLICY = (0.5, 0.0, 1.0, 0.8)
-ATTENTION_CORE = (0.0, 1.0, 0.2, 0.2)
-SELECTIVE = {"megatron": ATTENTION_CORE, "deepspeed": ATTENTION_CORE}
-WHOLE, NONE = (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)
-# Stacks with Megatron's fused softmax, which wants a multiple of four (sequence, head) pairs (Megatron-LM, fused_softmax.py).
-FUSED_SOFTMAX_PAIRS = {"megatron": 4, "deepspeed": 4}
 # Times that scores pass through memory: product, mask and scaling, softmax, dropout, product; and back.
 SCORE_MOVES, SCORE_MOVES_BACK = 6.0, 8.0
 UNFUSED_KERNELS = 8.0
 
 
-def repeated(run: Run) -> tuple[float, float, float, float]:
-    """Shares of the forward pass that checkpointing repeats."""
-    if run.activation_checkpointing == "none":
-        return NONE
-    return WHOLE if run.activation_checkpointing == "full" else SELECTIVE.get(run.software.stack, OPERATOR_POLICY)
-
-
 def unfused(run: Run) -> Number:
     """1 where eager attention has no fused softmax to use, else 0."""
-    pairs = FUSED_SOFTMAX_PAIRS.get(run.software.stack)
+    multiple = stack_of(run.software, run.precision).blocks.attention.fused_softmax_multiple
     if run.attention != "eager":
         return 0.0
-    if pairs is None:
+    if multiple is None:
         return 1.0
-    quads = run.batch.micro_batch_size * 1.0 * run.architecture.layers[0].attention.query_heads / run.layout.tensor / pairs
+    quads = run.batch.micro_batch_size * 1.0 * run.architecture.layers[0].attention.query_heads / run.layout.tensor / multiple
     return where(quads == floor(quads), 0.0, 1.0)
 
 
@@ -120,8 +106,7 @@ def work_of(run: Run, parameters: Parameters, shape: Shape) -> Work:
     share = (1.0 + mtp / s.layers) / pp
     trained = trained_share(run, parameters)
     forward, backward, recompute = _passes(run, s, placed, tokens, split, share, trained, shape.square)
-    again = repeated(run)
-    passes = 2.0 + (again[0] if again[0] == 1.0 else 0.0)
+    passes = 3.0 if run.activation_checkpointing == "full" else 2.0
     accumulated = 2.0 * float(run.precision.gradient_bytes) * trained
     accumulated = accumulated * (s.dense_weights / tp + s.expert_weights / placed.expert_split) * share
 
@@ -211,14 +196,14 @@ def _passes(
         2.0 * elementwise,
         2.0 * kernels,
     )
-    matrix, core, rest, launches = repeated(run)
+    again = repeated(run)
     recompute = Pass(
-        forward.matrix_flops * matrix,
-        forward.expert_flops * matrix,
-        forward.matrix_bytes * matrix,
-        forward.attention_flops * core,
-        forward.attention_bytes * core,
-        forward.elementwise_bytes * rest,
-        forward.kernels * launches,
+        forward.matrix_flops * again.products,
+        forward.expert_flops * again.products,
+        forward.matrix_bytes * again.products,
+        forward.attention_flops * again.attention,
+        forward.attention_bytes * again.attention,
+        forward.elementwise_bytes * again.elementwise,
+        forward.kernels * again.launches,
     )
     return forward, backward, recompute
