@@ -15,6 +15,8 @@ from . import step_time as prediction
 from .correction import Corrections, Factor
 from .efficiency import Flops, Speed
 from .items import Item, Ledger, Warning
+from .memory import MemoryEstimate
+from .memory.peaks.figures import Fits
 from .parameters import Parameters
 from .run import Run
 from .stated import state
@@ -22,8 +24,6 @@ from .step_time import StepTime
 from .storage import CheckpointBytes
 from .tokens import Workload
 from .warnings import warnings
-
-Fits = bool | str | None  # True, False, "uncertain", or None where it cannot be said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Estimate:
     parameters: Parameters
     workload: Workload
     items: Ledger
-    memory: Any
+    memory: MemoryEstimate
     speed: Speed
     fits: Fits
     evidence: tuple[str, ...]  # keys of the measured runs that a predicted step time rests on
@@ -88,9 +88,8 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
     items.extend(efficiency.throughput_items(run, speed, amounts, _steps(run, work), work.steps))
     items.extend(efficiency.efficiency_items(run, speed, flops))
 
-    used = memory.estimate(run, counts, work, factors)
+    used = memory.estimate(run, counts, factors)
     items.extend(used.items)
-    fits = _fits(run, items.get("memory.peak_process"))
 
     stored = storage.items(run, checkpoint, whole.saves, unique_tokens=work.unique_tokens, steps=work.steps)
     items.extend(_corrected(stored, factors))
@@ -116,9 +115,9 @@ def _estimate(run: Run, factors: Corrections) -> Estimate:
         items=items,
         memory=used,
         speed=speed,
-        fits=fits,
+        fits=used.fits,
         evidence=predicted.evidence if isinstance(predicted, StepTime) else (),
-        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=fits, steps=work.steps)),
+        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=used.fits, steps=work.steps)),
     )
 
 
@@ -197,15 +196,3 @@ def _mark(hours: Item | None, speed: Speed) -> None:
         return
     hours.n, hours.factor = speed.correction.n, speed.correction.factor
     hours.uncalibrated = hours.expected / speed.training.expected * speed.uncalibrated
-
-
-def _fits(run: Run, peak: Item | None) -> Fits:
-    """Whether the peak fits the memory that the driver reports; uncertain where that lies inside the interval."""
-    if run.hardware is None or peak is None or peak.expected is None:
-        return None
-    limit = run.hardware.device.memory_bytes
-    low = peak.expected if peak.low is None else peak.low
-    high = peak.expected if peak.high is None else peak.high
-    if high <= limit:
-        return True
-    return "uncertain" if low <= limit else False

@@ -142,10 +142,10 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
     assert run.hardware is not None
     rows = len(next(iter(columns.values()))) if columns else 1
     limit = float(run.hardware.device.memory_bytes)
-    peaks = memory.process_peaks(_laid_out(each, columns, held), corrections)
-    if peaks is None:
+    figures = memory.figures(_laid_out(each, columns, held), corrections)
+    if figures is None:
         raise Invalid("The memory of the run cannot be estimated: its shape or sequence_length is not known")
-    ones = np.ones(rows)
+    ones, peaks = np.ones(rows), figures.process
     process = peaks.expected * ones
     fits = process <= limit  # uncertain ones are kept where they are expected to fit
     hopeless = peaks.low * ones > limit

@@ -9,7 +9,7 @@ from typing import Any
 from service.estimation.correction import Corrections
 from service.estimation.estimate import training_device_hours
 from service.estimation.memory.alternatives import Change, Offer, alternatives, merged
-from service.estimation.memory.bounds import process_peaks
+from service.estimation.memory.peaks.figures import figures
 from service.estimation.run import Data, Efficiency, Run
 from service.kit.problems import Problem
 from service.specs.resolve import Resolved, resolve
@@ -36,8 +36,8 @@ def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Correc
             return None  # a patch that the rest of the spec forbids is no alternative
 
     def peak(run: Run) -> tuple[float, float] | None:
-        bounds = process_peaks(run, corrections)
-        return None if bounds is None else (float(bounds.expected), float(bounds.high))
+        found = figures(run, corrections)
+        return None if found is None else (float(found.process.expected), float(found.process.high))
 
     def hours(run: Run) -> float | None:
         # Predicted on both sides: an efficiency that the caller gave holds for the run as it is, not for a changed one.

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from service.estimation import memory
+from service.estimation.memory.peaks.intervals import interval, unlike
 from service.estimation.memory.setting import setting
-from service.estimation.memory.widening import interval, unlike
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.estimation.stacks.megatron import MEGATRON_DEEPSPEED
@@ -136,9 +136,9 @@ def residual(case: Case, table: Stack | None = None) -> Residual | None:
     """Measured over estimated of one case, under the coefficients in force or other ones."""
     if case.measured is None or case.observable is None:
         return None
-    peaks = memory.peaks(case.run, table)
-    assert peaks is not None
-    return Residual(case, math.log(case.measured / getattr(peaks, case.observable)))
+    figures = memory.figures(case.run, table=table)
+    assert figures is not None
+    return Residual(case, math.log(case.measured / getattr(figures, case.observable).expected))
 
 
 # -- statistics ----------------------------------------------------------------------------------------------------------

@@ -57,16 +57,16 @@ def single(run: Run, index: int) -> Run:
 def main() -> None:
     """Print both times and their ratio."""
     run = layouts(run_of(SPEC), 100_000)
-    memory.peaks(layouts(run_of(SPEC), 1000))
+    memory.figures(layouts(run_of(SPEC), 1000))
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()
-        memory.peaks(run)
+        memory.figures(run)
         best = min(best, time.perf_counter() - start)
     sample = [single(run, index) for index in range(0, 100_000, 200)]
     start = time.perf_counter()
     for one in sample:
-        memory.peaks(one)
+        memory.figures(one)
     scalar = (time.perf_counter() - start) / len(sample)
     alone = f"one by one: {scalar * 1e6:.0f} us each, {scalar * 1e5:.1f} s in all"
     print(f"100,000 layouts: {best * 1e3:.0f} ms; {alone}; {scalar * 1e5 / best:.0f} times")

@@ -99,7 +99,7 @@ def arrays_and_scalars() -> None:
     steps: list[Any] = []
     for _ in range(3):
         begin = time.perf_counter()
-        peaks = [memory.peaks(laid(chunk)) for chunk in chunks]
+        peaks = [memory.figures(laid(chunk)) for chunk in chunks]
         middle = time.perf_counter()
         works = [laid(chunk) for chunk in chunks]
         steps = [step_time.predict(each, counts, tokens.workload(each)) for each in works]
@@ -107,11 +107,11 @@ def arrays_and_scalars() -> None:
         seconds["step time"].append(time.perf_counter() - middle)
     few = 300
     begin = time.perf_counter()
-    singles = [memory.peaks(_scalar(laid(index))) for index in range(few)]
+    singles = [memory.figures(_scalar(laid(index))) for index in range(few)]
     middle = time.perf_counter()
     times = [step_time.predict(each, counts, tokens.workload(each)) for each in map(_scalar, map(laid, range(few)))]
     alone = {"memory": (middle - begin) / few * rows, "step time": (time.perf_counter() - middle) / few * rows}
-    equal = all(singles[i].process == peaks[0].process[i] and times[i].seconds == steps[0].seconds[i] for i in range(few))
+    equal = all(singles[i].process.expected == peaks[0].process.expected[i] and times[i].seconds == steps[0].seconds[i] for i in range(few))
     for name, taken in seconds.items():
         best = statistics.median(taken)
         one_by_one = f"{alone[name] * 1e3:,.0f} ms one by one: ratio {alone[name] / best:.0f}"

@@ -14,7 +14,7 @@ from typing import Any
 from ..placement import held_on_host
 from ..run import Run
 from .changes import Change, Kind, both, kinds, merged, settled
-from .host import host_bytes
+from .device.host import host_bytes
 from .setting import setting
 
 __all__ = ["Change", "Offer", "alternatives", "merged"]

@@ -9,8 +9,8 @@ from typing import Any
 from ..placement import FULLY_SHARDED
 from ..run import Run
 from ..stacks import STACKS
-from .beside import generates
-from .moments import FOREACH
+from .timeline.beside_step import generates
+from .timeline.moments import FOREACH
 
 Change = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.estimation import memory
 from service.estimation.memory.alternatives import merged
-from service.estimation.memory.ledger import peaks
 from service.quotes.quoting import build
 from service.specs.load import run_of
 
@@ -136,6 +136,6 @@ def test_a_search_sees_the_same_peak(patch: dict[str, Any]) -> None:
     singles = [values(quote({"batch": {"micro_batch_size": size}}, base=spec))["memory.peak_process"] for size in sizes]
     run = run_of(spec)
     array = np.array(sizes)
-    many = peaks(replace(run, batch=replace(run.batch, micro_batch_size=array, global_batch_size=array * 8)))
+    many = memory.figures(replace(run, batch=replace(run.batch, micro_batch_size=array, global_batch_size=array * 8)))
     assert many is not None
-    assert list(np.broadcast_to(many.process, (4,))) == singles
+    assert list(np.broadcast_to(many.process.expected, (4,))) == singles

@@ -8,7 +8,7 @@ import pytest
 
 from service.estimation import memory, parameters
 from service.estimation.memory.alternatives import merged
-from service.estimation.memory.ledger import communicators
+from service.estimation.memory.peaks.worst import communicators
 from service.specs.load import run_of
 
 # BigScience's 8-way tensor-parallel GPT of 14336: 6 and 10 layers take 54 and 80 thousand MiB (chronicles-prequel.md, 2022-02-21).
@@ -56,16 +56,16 @@ def test_what_is_cached_for_the_step_stays_within_the_device() -> None:
     run = run_of(tight)
     roomy = run_of(merged(tight, {"hardware": {"device": "h200-sxm-141gb"}}))
     assert run.hardware is not None
-    small, large = memory.peaks(run), memory.peaks(roomy)
+    small, large = memory.figures(run), memory.figures(roomy)
     assert small is not None and large is not None
-    assert small.allocated == large.allocated
-    assert small.process == run.hardware.device.memory_bytes < large.process
+    assert small.allocated.expected == large.allocated.expected
+    assert small.process.expected == run.hardware.device.memory_bytes < large.process.expected
     assert memory.estimate(run, parameters.count(run)).fits != False  # noqa: E712
 
 
 def test_without_room_nothing_is_cached_and_the_run_does_not_fit() -> None:
     huge = run_of(merged(BIGSCIENCE, {"model": {"hf_config": {"n_layer": 24}}}))
-    found = memory.peaks(huge)
+    found = memory.figures(huge)
     assert found is not None and found.cached == 0.0
     assert memory.estimate(huge, parameters.count(huge)).fits is False
 

@@ -10,7 +10,6 @@ from service.estimation import memory, parameters
 from service.estimation.correction import Factor
 from service.estimation.items import Item
 from service.estimation.memory.alternatives import merged
-from service.estimation.memory.bounds import process_peaks
 from service.specs.load import run_of
 
 SPEC: dict[str, Any] = {
@@ -25,7 +24,7 @@ SPEC: dict[str, Any] = {
 
 def items(patch: dict[str, Any], corrections: dict[str, Factor] | None = None) -> dict[str, Item]:
     run = run_of(merged(SPEC, patch))
-    return {item.code: item for item in memory.estimate(run, parameters.count(run), None, corrections).items}
+    return {item.code: item for item in memory.estimate(run, parameters.count(run), corrections or {}).items}
 
 
 def width(patch: dict[str, Any], code: str = "memory.peak_process") -> float:
@@ -70,16 +69,17 @@ def test_a_correction_scales_the_peak_and_the_parts_still_add_up(name: str) -> N
         for item in corrected.values():
             total += (item.expected or 0.0) if item.parent == whole else 0.0
         assert total == corrected[whole].expected
-    searched = process_peaks(run_of(SPEC), {code: factor})
-    assert searched is not None
-    assert searched.expected == pytest.approx(corrected["memory.peak_process"].expected, rel=1e-9)
-    assert searched.high == pytest.approx(corrected["memory.peak_process"].high, rel=1e-9)
+    found = memory.figures(run_of(SPEC), {code: factor})
+    assert found is not None
+    assert found.process.expected == corrected["memory.peak_process"].expected
+    assert found.process.high == corrected["memory.peak_process"].high
 
 
 def test_a_search_has_the_bounds_of_the_quote() -> None:
     for patch in ({}, {"model": {"preset": "mixtral-8x7b"}}, {"method": {"kind": "qlora"}, "interval_coverage": 0.9}):
-        quoted, searched = items(patch)["memory.peak_process"], process_peaks(run_of(merged(SPEC, patch)), {})
-        assert searched is not None
+        quoted, found = items(patch)["memory.peak_process"], memory.figures(run_of(merged(SPEC, patch)))
+        assert found is not None
+        searched = found.process
         assert (searched.expected, searched.low, searched.high) == (quoted.expected, quoted.low, quoted.high)
 
 

@@ -32,9 +32,9 @@ def spec(model: str, stack: str, **more: Any) -> dict[str, Any]:
 
 
 def peak(document: dict[str, Any]) -> float:
-    found = memory.peaks(run_of(document))
+    found = memory.figures(run_of(document))
     assert found is not None
-    return float(found.process)
+    return float(found.process.expected)
 
 
 cases = st.fixed_dictionaries(
@@ -107,25 +107,25 @@ def test_a_search_equals_single_quotes_to_the_last_bit(model: str, stack: str) -
         base = run_of(spec(model, stack, **more))
         run = layouts(base, 40, seed=7)
         run = replace(run, layout=replace(run.layout, expert=2 ** np.random.default_rng(3).integers(0, 3, 40)))
-        found = memory.peaks(run)
+        found = memory.figures(run)
         assert found is not None
         for index in range(40):
             one = single(run, index)
             one = replace(one, layout=replace(one.layout, expert=int(run.layout.expert[index])))
-            alone = memory.peaks(one)
+            alone = memory.figures(one)
             assert alone is not None
-            assert (alone.allocated, alone.reserved, alone.process) == tuple(
-                float(getattr(found, n)[index]) for n in ("allocated", "reserved", "process")
+            assert (alone.allocated.expected, alone.reserved.expected, alone.process.expected) == tuple(
+                float(getattr(found, n).expected[index]) for n in ("allocated", "reserved", "process")
             )
         quoted = memory.estimate(one, _count(one))
-        assert quoted.peak_process_bytes == float(found.process[39])
+        assert quoted.figures is not None and quoted.figures.process.expected == float(found.process.expected[39])
 
 
 @pytest.mark.parametrize("document", [spec("llama-3.1-8b", "megatron"), SPEC], ids=["plain", "benchmark"])
 def test_a_large_search_is_cut_into_pieces_without_a_trace(document: dict[str, Any]) -> None:
     run = layouts(run_of(document), 10_000)
-    whole = memory.peaks(run)
-    assert whole is not None and len(whole.process) == 10_000
+    whole = memory.figures(run)
+    assert whole is not None and len(whole.process.expected) == 10_000
     for index in (0, 4095, 4096, 9999, *range(0, 10_000, 97)):
-        alone = memory.peaks(single(run, index))
-        assert alone is not None and alone.process == whole.process[index]
+        alone = memory.figures(single(run, index))
+        assert alone is not None and alone.process.expected == whole.process.expected[index]

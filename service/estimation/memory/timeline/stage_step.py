@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numeric import Number, maximum, minimum, where
-from ..placement import Placement
-from ..run import Run
-from ..stacks.profile import COMPUTE
-from .micro import Micro
-from .phase import Phase
-from .setting import Setting
-from .sharded import Sharded, sharded
-from .sizes import Size, add, block_bytes
-from .stages import Stage
-from .states import Model, States
+from ...numeric import Number, maximum, minimum, where
+from ...stacks.profile import COMPUTE
+from ..amounts import add
+from ..blocks.kept import block_bytes
+from ..device.stage_on_rank import StageOnRank
+from ..device.states import HeldStates, ModelStates
+from .micro_batch import MicroBatch
+from .moment import Moment
 
-# States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
+# ModelStates in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
 WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
 
 
@@ -55,103 +52,86 @@ NO_CASTS = Casts(0.0, 0.0, 0.0, 0.0, 0.0)
 class Progress:
     """How far the gradients have come, in bytes, and the states that stand with them at the milestones of a backward pass."""
 
-    states: States
+    states: ModelStates
     element_bytes: float  # of a gradient that stays on the device
     standing: Number  # from earlier micro-batches
     at_head: Number  # those of the head with them
     almost: Number  # those of all but the stage's first block and the token table
     table: Number  # the token table's own, whole
-    before: Model  # nothing of this micro-batch yet
-    after_head: Model
-    nearly: Model  # ``almost``
-    complete: Model
+    before: HeldStates  # nothing of this micro-batch yet
+    after_head: HeldStates
+    nearly: HeldStates  # ``almost``
+    complete: HeldStates
 
     def of(self, elements: Number) -> Number:
         """Gradients of as many elements of a rank, as they are sharded."""
         return elements * self.element_bytes / self.states.gradients_over
 
-    def grown(self, so_far: Number, more: Number) -> Model:
+    def grown(self, so_far: Number, more: Number) -> HeldStates:
         """The states when more gradients have come."""
         return self.states.having(minimum(self.states.gradients, so_far + more))
 
-    def missing(self, whole: Number) -> Model:
+    def missing(self, whole: Number) -> HeldStates:
         """The states while some, in bytes before sharding, are still to come."""
         return self.states.having(maximum(self.standing, self.states.gradients - whole / self.states.gradients_over))
 
 
 @dataclass(slots=True)
-class Surroundings:
+class StageStep:
     """All of it for one stage, in bytes."""
 
-    run: Run
-    setting: Setting
-    placed: Placement
-    stage: Stage
-    own: Size
-    micro: Micro
-    host: frozenset[str]  # what is held in host memory
-    shard: Sharded
+    rank: StageOnRank
+    micro: MicroBatch
     saved: Saved
     casts: Casts
     gradients: Progress
     fixed: Number  # transients throughout the step: workspaces, buckets, images
     forward_fixed: Number  # with the weights gathered for a block
     backward_fixed: Number  # and with the gradients that wait for their reduction
-    late_share: float
+    late_share: float  # of gradients to come, how much a moment counts as ``Moment.late``
 
-    def phase(self, name: str, model: Model, activations: Number, logits: Number, transient: Number, *more: Number) -> Phase:
+    def moment(self, phase: str, states: HeldStates, activations: Number, logits: Number, transient: Number, *more: Number) -> Moment:
         """A moment of the named phase; its transients are added up in the order given."""
         for value in more:
             transient = add(transient, value)
-        return Phase(name, self.stage.index, model, activations, logits, transient, self._late(model) if self.late_share else 0.0)
+        return Moment(phase, self.rank.stage.index, states, activations, logits, transient, self._late(states) if self.late_share else 0.0)
 
-    def _late(self, model: Model) -> Number:
-        return maximum(self.gradients.states.gradients - model.gradients, 0.0) * self.late_share
+    def _late(self, states: HeldStates) -> Number:
+        return maximum(self.gradients.states.gradients - states.gradients, 0.0) * self.late_share
 
-    def forward(self, activations: Number, *transients: Number) -> Phase:
+    def forward(self, activations: Number, *transients: Number) -> Moment:
         """A moment inside the blocks of a forward pass."""
-        return self.phase("forward", self.gradients.before, activations, 0.0, self.forward_fixed, *transients)
+        return self.moment("forward", self.gradients.before, activations, 0.0, self.forward_fixed, *transients)
 
-    def backward(self, model: Model, activations: Number, *transients: Number) -> Phase:
+    def backward(self, states: HeldStates, activations: Number, *transients: Number) -> Moment:
         """A moment inside the blocks of a backward pass, or behind them."""
-        transient = self.backward_fixed
-        for value in transients:
-            transient = add(transient, value)
-        return Phase("backward", self.stage.index, model, activations, 0.0, transient, self._late(model) if self.late_share else 0.0)
+        return self.moment("backward", states, activations, 0.0, self.backward_fixed, *transients)
 
 
-def surroundings(
-    run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, states: States, micro: Micro, host: frozenset[str]
-) -> Surroundings:
-    """The surroundings of a stage's moments."""
-    shard = sharded(run, setting, placed, own, states, host)
-    fixed = _fixed(run, setting, placed, stage, own, micro, shard, host)
-    forward = add(fixed, shard.gathered)
-    return Surroundings(
-        run=run,
-        setting=setting,
-        placed=placed,
-        stage=stage,
-        own=own,
+def stage_step(rank: StageOnRank, micro: MicroBatch) -> StageStep:
+    """What a stage holds at all moments of a step."""
+    fixed = _fixed(rank, micro)
+    forward = add(fixed, rank.gathered.weights)
+    return StageStep(
+        rank=rank,
         micro=micro,
-        host=host,
-        shard=shard,
-        saved=_saved(setting, placed, stage, own, micro, host),
-        casts=_casts(setting, placed, stage, own),
-        gradients=_progress(run, setting, placed, stage, own, states, host),
+        saved=_saved(rank, micro),
+        casts=_casts(rank),
+        gradients=_progress(rank),
         fixed=fixed,
         forward_fixed=forward,
-        backward_fixed=add(forward, shard.unreduced),
-        late_share=setting.late_share if setting.stack.overheads.late_gradients else 0.0,
+        backward_fixed=add(forward, rank.gathered.unreduced),
+        late_share=rank.setting.late_share if rank.setting.stack.overheads.late_gradients else 0.0,
     )
 
 
-def _saved(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, host: frozenset[str]) -> Saved:
+def _saved(rank: StageOnRank, micro: MicroBatch) -> Saved:
+    setting, placed, stage, own = rank.setting, rank.placed, rank.stage, rank.own
     encoded: Number = stage.last * micro.encoded if setting.cross else 0.0
-    one = _saved_of_one(setting, placed, stage, own, micro, encoded)
+    one = _saved_of_one(rank, micro, encoded)
     kept = one * stage.in_flight
     others = kept - one
-    if "activations" in host:
+    if "activations" in rank.host:
         kept = minimum(kept, 2.0 * one / maximum(own.blocks, 1.0))
         others = 0.0
     last = add(others, own.kept_block)
@@ -175,8 +155,9 @@ def _saved(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: 
     )
 
 
-def _saved_of_one(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, encoded: Number) -> Number:
+def _saved_of_one(rank: StageOnRank, micro: MicroBatch, encoded: Number) -> Number:
     """What blocks and what stands before them keep of one micro-batch."""
+    setting, placed, stage, own = rank.setting, rank.placed, rank.stage, rank.own
     kept: Number = own.kept
     if stage.first and not setting.recomputes:
         for _, extra, decoder in setting.first_blocks:
@@ -200,12 +181,13 @@ def _saved_of_one(setting: Setting, placed: Placement, stage: Stage, own: Size, 
     return kept
 
 
-def head_weights(setting: Setting, placed: Placement, stage: Stage) -> Number:
+def head_weights(rank: StageOnRank) -> Number:
     """Elements of the head on a rank, tied or not."""
-    return stage.last * (setting.hidden * setting.vocabulary / placed.tensor)
+    return rank.stage.last * (rank.setting.hidden * rank.setting.vocabulary / rank.placed.tensor)
 
 
-def _casts(setting: Setting, placed: Placement, stage: Stage, own: Size) -> Casts:
+def _casts(rank: StageOnRank) -> Casts:
+    setting, stage, own = rank.setting, rank.stage, rank.own
     adapter, width = setting.adapter, COMPUTE[setting.mode]
     adapters: Number = 0.0
     again: Number = 0.0  # of them, a block's
@@ -214,7 +196,7 @@ def _casts(setting: Setting, placed: Placement, stage: Stage, own: Size) -> Cast
         adapters = width * (own.adapters - stage.last * setting.outside_copies)  # PEFT leaves the copies in the base's width
     elif not setting.casts:
         return NO_CASTS
-    head: Number = 2.0 * head_weights(setting, placed, stage) if setting.casts else 0.0
+    head: Number = 2.0 * head_weights(rank) if setting.casts else 0.0
     every: Number = add(2.0 * own.matrices, adapters) if setting.casts else adapters
     if not setting.recomputes:
         return Casts(every, every, 0.0, head, every - head)
@@ -223,9 +205,10 @@ def _casts(setting: Setting, placed: Placement, stage: Stage, own: Size) -> Cast
     return Casts(every, kept, block, head, kept - head)
 
 
-def _progress(run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, states: States, host: frozenset[str]) -> Progress:
+def _progress(rank: StageOnRank) -> Progress:
+    run, setting, placed, stage, own, states = rank.run, rank.setting, rank.placed, rank.stage, rank.own, rank.states
     precision, width, gradients = run.precision, COMPUTE[setting.mode], states.gradients
-    element_bytes = 0.0 if "gradients" in host else precision.gradient_bytes
+    element_bytes = 0.0 if "gradients" in rank.host else precision.gradient_bytes
     complete = states.having(gradients)
     if setting.stack.sharding.persistent_gradients:  # buffers that live through the whole step
         table = own.trained_embedding * width
@@ -241,14 +224,13 @@ def _progress(run: Run, setting: Setting, placed: Placement, stage: Stage, own: 
     return Progress(states, element_bytes, standing, at_head, almost, table, before, after_head, nearly, complete)
 
 
-def _fixed(
-    run: Run, setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, shard: Sharded, host: frozenset[str]
-) -> Number:
+def _fixed(rank: StageOnRank, micro: MicroBatch) -> Number:
     """What stands throughout the step beside the states."""
-    fixed: Number = add(setting.stack.overheads.workspace_bytes, shard.buckets)
-    if run.optimizer.name in WIDE_STATES and not host & {"optimizer", "states"}:
+    run, setting, own = rank.run, rank.setting, rank.own
+    fixed: Number = add(setting.stack.overheads.workspace_bytes, rank.gathered.buckets)
+    if run.optimizer.name in WIDE_STATES and not rank.host & {"optimizer", "states"}:
         wider = max(WIDE_STATES[run.optimizer.name] - run.precision.optimizer_state_bytes, 0.0)
-        fixed = fixed + own.trained_embedding * wider / placed.states_over
-    if setting.pixels and stage.first:  # the batch's images
+        fixed = fixed + own.trained_embedding * wider / rank.placed.states_over
+    if setting.pixels and rank.stage.first:  # the batch's images
         fixed = fixed + micro.images
     return fixed

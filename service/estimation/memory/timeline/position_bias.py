@@ -14,28 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..architecture import Matrix
-from ..numeric import Number, where
-from ..placement import Placement
-from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from .activations import norm_rule
-from .kinds import Kind
-from .micro import Micro
-from .setting import Setting
-from .sizes import Block, Size, add, block_bytes
-from .stages import Stage
+from ...architecture import Matrix
+from ...numeric import Number, where
+from ...stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
+from ..activations import norm_rule
+from ..amounts import add
+from ..blocks.kept import BlockOnRank, block_bytes
+from ..kinds import Kind
+from .moment import Moment
+from .stage_step import StageStep
 
 BUCKETS = 8.0  # bytes of an index
-
-
-@dataclass(slots=True)
-class Moment:
-    """One moment of a stage."""
-
-    phase: str
-    missing: Number  # elements whose gradients are still to come
-    activations: Number
-    transient: Number
 
 
 @dataclass(slots=True)
@@ -52,10 +41,9 @@ class Biases:
     end: Number  # when a block's recomputation is over, beside what it keeps
 
 
-def moments(
-    setting: Setting, placed: Placement, stage: Stage, own: Size, each: Sequence[Block], micro: Micro, kept: Number
-) -> list[Moment]:
-    """The moments in the first blocks of decoder and encoder; ``kept`` is what checkpointing keeps of all blocks."""
+def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
+    """The moments in the first blocks of decoder and encoder, where checkpointing recomputes both stacks."""
+    setting, placed, micro = step.rank.setting, step.rank.placed, step.micro
     layer, trained = setting.kinds[-1], setting.bias_trained
     heads = layer.layer.attention.query_heads / placed.tensor
     bias, mask = RESIDUAL[setting.mode] * heads, COMPUTE[setting.mode] * heads
@@ -69,16 +57,27 @@ def moments(
         several=where(placed.micro_sequences > 1, 1.0, 0.0),
         end=micro.adapted if layer.adapted is not None else micro.ends,
     )
-    result = _encoder(setting, placed, each, micro, shared)
-    if type(stage.last) is float and stage.last == 0.0:
+    result = _encoder(step, each, shared)
+    last = step.rank.stage.last
+    if type(last) is float and last == 0.0:
         return result
-    return [*result, *_decoder(setting, placed, stage, own, each, micro, kept, shared)]
+    return [*result, *_decoder(step, each, shared)]
 
 
-def _decoder(
-    setting: Setting, placed: Placement, stage: Stage, own: Size, each: Sequence[Block], micro: Micro, kept: Number, shared: Biases
-) -> list[Moment]:
+def _forward(step: StageStep, transient: Number) -> Moment:
+    return step.forward(step.saved.all, step.casts.all - step.casts.head, transient)
+
+
+def _backward(step: StageStep, missing: Number, activations: Number, transient: Number) -> Moment:
+    """A moment while the gradients of ``missing`` elements are still to come."""
+    gradients = step.gradients
+    whole = missing * gradients.element_bytes + (0.0 if step.rank.setting.tied_trained else gradients.table)
+    return step.backward(gradients.missing(whole), activations, transient)
+
+
+def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Its other blocks are done, and the bias of the first pass is gone; the encoder's blocks and last norm wait."""
+    setting, placed, stage, own, micro = step.rank.setting, step.rank.placed, step.rank.stage, step.rank.own, step.micro
     mode, kind, bias = setting.mode, setting.kinds[-1], shared.bias
     pairs = setting.decoder_length / placed.context * setting.decoder_length
     cross_pairs = setting.decoder_length / placed.context * setting.length
@@ -93,7 +92,7 @@ def _decoder(
     in_attention = waiting + (own.kept_attention - micro.norm)  # that before the MLP
 
     def backward(activations: Number, transient: Number) -> Moment:
-        return Moment("backward", left, kept + stage.last * activations, stage.last * (gradients + transient))
+        return _backward(step, left, step.saved.all + stage.last * activations, stage.last * (gradients + transient))
 
     # At the end of recomputation; and with the zeros, each sequence's gradient of the mask they are, and of what it was added to.
     of_products = micro.tokens * (COMPUTE[mode] * sum(m.outputs for m in _readers(kind)))
@@ -110,30 +109,31 @@ def _decoder(
         own_scores = setting.scores / placed.tensor * placed.micro_sequences * cross_pairs
         result.append(backward(in_attention - own_scores, micro.residual + anew + shared.cross + scores))
         weights = RESIDUAL[mode] * shared.heads * placed.micro_sequences * pairs  # of self-attention, which ``T5Block.forward`` still names
-        result.append(Moment("forward", 0.0, kept, stage.last * (scores + weights + ahead)))
+        result.append(_forward(step, stage.last * (scores + weights + ahead)))
         return result
     # ``where`` makes the causal mask in the bias's layout, ``contiguous`` once more.
     masks = (2.0 * bias + 1.0) * pairs
-    result.append(Moment("forward", 0.0, kept, stage.last * (masks + ahead)))
+    result.append(_forward(step, stage.last * (masks + ahead)))
     if mode == AUTOCAST:  # in 32 bits, as the bias; else less than what comes after
-        result.append(backward(waiting + _until_scores(setting, kind, micro, placed), anew + masks))
+        result.append(backward(waiting + _until_scores(step, kind), anew + masks))
     return result
 
 
-def _encoder(setting: Setting, placed: Placement, each: Sequence[Block], micro: Micro, shared: Biases) -> list[Moment]:
+def _encoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Of the decoder there are only the zeros and their gradient."""
+    setting, placed, micro = step.rank.setting, step.rank.placed, step.micro
     kind, pairs = setting.kinds[0], setting.length / placed.context * setting.length
     left = add(each[0].trained, kind.adapters)
     kept = block_bytes(setting, kind.kept, placed, False)
     stays = 2.0 * shared.cross + shared.summed * pairs
     anew = (shared.bias + shared.buckets) * pairs
-    result = [Moment("backward", left, kept, stays + anew + shared.end)]
+    result = [_backward(step, left, kept, stays + anew + shared.end)]
     if setting.mode == AUTOCAST and not setting.scores:  # the bias made contiguous in 32 bits, then in 16
-        before = _until_scores(setting, kind, micro, placed)
-        result.append(Moment("backward", left, before, stays + anew + (shared.bias + shared.mask) * pairs))
+        before = _until_scores(step, kind)
+        result.append(_backward(step, left, before, stays + anew + (shared.bias + shared.mask) * pairs))
     if setting.bias_trained:
         masks = (shared.bias + shared.mask * (placed.micro_sequences + shared.several)) * pairs
-        result.append(Moment("backward", left, kept, micro.residual + stays + masks))
+        result.append(_backward(step, left, kept, micro.residual + stays + masks))
     return result
 
 
@@ -141,13 +141,15 @@ def _readers(kind: Kind) -> list[Matrix]:
     return [m for m in kind.layer.matrices if m.part == "attention" and m.reads == "block"]
 
 
-def _until_scores(setting: Setting, kind: Kind, micro: Micro, placed: Placement) -> Number:
+def _until_scores(step: StageStep, kind: Kind) -> Number:
     """What a recomputed block keeps until its first scores, and the gradients that it waits for."""
-    return _before_scores(setting, kind, micro, placed) + micro.tokens * (COMPUTE[setting.mode] * setting.hidden) + micro.residual
+    setting, micro = step.rank.setting, step.micro
+    return _before_scores(step, kind) + micro.tokens * (COMPUTE[setting.mode] * setting.hidden) + micro.residual
 
 
-def _before_scores(setting: Setting, kind: Kind, micro: Micro, placed: Placement) -> Number:
+def _before_scores(step: StageStep, kind: Kind) -> Number:
     """What a block keeps until its first scores: norm, queries, keys and values, and under autocast their weights' casts."""
+    setting, micro, placed = step.rank.setting, step.micro, step.rank.placed
     rule, mode, readers = norm_rule(setting.rules, setting.family, kind.layer), setting.mode, _readers(kind)
     read = COMPUTE[mode] * setting.hidden * (len(readers) if mode == AUTOCAST else 1)
     per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden + read + sum(COMPUTE[mode] * m.outputs for m in readers)
@@ -156,10 +158,11 @@ def _before_scores(setting: Setting, kind: Kind, micro: Micro, placed: Placement
     return micro.tokens * per + (2.0 * sum(m.weights for m in readers) / placed.tensor if setting.casts else 0.0)
 
 
-def ahead(setting: Setting, placed: Placement, stage: Stage, own: Size, micro: Micro, kept: Number) -> Moment:
+def kept_scores(step: StageStep) -> Moment:
     """In the last decoder block of a forward pass that recomputes nothing: the bias, the mask in its layout and once more, contiguous."""
+    setting, placed, stage, own, micro = step.rank.setting, step.rank.placed, step.rank.stage, step.rank.own, step.micro
     pairs = setting.decoder_length / placed.context * setting.decoder_length
     masks = (3.0 * RESIDUAL[setting.mode] * setting.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
     encoded = micro.final_encoder + (0.0 if setting.encoded_kept else micro.encoded)
-    begun = _before_scores(setting, setting.kinds[-1], micro, placed) - own.kept_block - 2.0 * own.cast_block
-    return Moment("forward", 0.0, kept, stage.last * (masks + encoded + begun))
+    begun = _before_scores(step, setting.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
+    return _forward(step, stage.last * (masks + encoded + begun))

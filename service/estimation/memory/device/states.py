@@ -1,20 +1,21 @@
-"""Model states of one pipeline stage on one rank: after sharding, offload, and with the models that stand beside the trained one."""
+"""HeldStates states of one pipeline stage on one rank: after sharding, offload, and with the models that stand beside the trained one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..numeric import Number
-from ..placement import Placement
-from ..run import Run
-from ..stacks.profile import COMPUTE
-from .setting import Setting
-from .sizes import Size, add, divided
+from ...numeric import Number
+from ...placement import Placement
+from ...run import Run
+from ...stacks.profile import COMPUTE
+from ..amounts import add, divided
+from ..setting import Setting
+from .share import StageShare
 
 
 @dataclass(slots=True)
-class Model:
-    """Model states as they stand at a moment, in bytes; added up once for all phases that see them so."""
+class HeldStates:
+    """HeldStates states as they stand at a moment, in bytes; added up once for all phases that see them so."""
 
     weights: Number
     gradients: Number
@@ -27,8 +28,8 @@ class Model:
 
 
 @dataclass(slots=True)
-class States:
-    """Model states of a stage after sharding, in bytes."""
+class ModelStates:
+    """HeldStates states of a stage after sharding, in bytes."""
 
     weights: Number
     gradients: Number
@@ -38,17 +39,17 @@ class States:
     stepped: Number  # of them, those that one rank's optimizer steps
     gradients_over: Number
 
-    def having(self, gradients: Number) -> Model:
+    def having(self, gradients: Number) -> HeldStates:
         """The states while that much of the gradients stands."""
-        return Model(self.weights, gradients, self.master, self.optimizer)
+        return HeldStates(self.weights, gradients, self.master, self.optimizer)
 
 
-def stepped_per_rank(own: Size, placed: Placement) -> Number:
+def stepped_per_rank(own: StageShare, placed: Placement) -> Number:
     """Trained elements of a stage that one rank's optimizer steps."""
     return divided(add(own.trained, own.adapters), own.trained_experts, placed.states_over, placed.expert_states_over)
 
 
-def weights_of(run: Run, setting: Setting, placed: Placement, own: Size) -> Number:
+def weights_of(run: Run, setting: Setting, placed: Placement, own: StageShare) -> Number:
     """Bytes of one rank's weights, wherever they are held: of the model, its adapters, and the models beside it."""
     precision, width = run.precision, COMPUTE[setting.mode]
     # Under adapters the base is frozen; the other widths are the trained part's.
@@ -68,7 +69,7 @@ def weights_of(run: Run, setting: Setting, placed: Placement, own: Size) -> Numb
     return weights
 
 
-def states_of(run: Run, setting: Setting, placed: Placement, own: Size, held: frozenset[str]) -> States:
+def states_of(run: Run, setting: Setting, placed: Placement, own: StageShare, held: frozenset[str]) -> ModelStates:
     """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
     precision = run.precision
     trained = add(own.trained, own.adapters)
@@ -82,7 +83,7 @@ def states_of(run: Run, setting: Setting, placed: Placement, own: Size, held: fr
     if setting.value_share:
         trained, stepped, gradients = trained * models, stepped * models, gradients * models
     resident = 0.0 if "optimizer" in held else 1.0
-    return States(
+    return ModelStates(
         weights,
         gradients * (0.0 if "gradients" in held else precision.gradient_bytes),
         stepped * (precision.master_weight_bytes * resident),

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numeric import Number, maximum
-from ..placement import Placement
-from ..stacks.profile import COMPUTE, RESIDUAL, by_family
-from .setting import Setting
-from .sizes import split, tokens_of
+from ...numeric import Number, maximum
+from ...placement import Placement
+from ...stacks.profile import COMPUTE, RESIDUAL, by_family
+from ..amounts import split
+from ..blocks.kept import tokens_of
+from ..setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class ExpertMoments:
     """Bytes of one micro-batch on one rank, beside what the block keeps."""
 
     forward: Number
@@ -28,7 +29,7 @@ class Inside:
     trained_down: Number | None  # weights of the down projection whose gradient stands then; None where no expert gets a gradient
 
 
-def inside(setting: Setting, placed: Placement) -> Inside | None:
+def expert_moments(setting: Setting, placed: Placement) -> ExpertMoments | None:
     """None where no block has experts, or the stack computes them in another way."""
     kind = next((kind for kind in reversed(setting.kinds) if kind.layer.mlp.experts), None)
     if kind is None or not setting.rules.routing_widths:
@@ -61,7 +62,7 @@ def inside(setting: Setting, placed: Placement) -> Inside | None:
     combined = rows * (3.0 * r * h) + residual
     if setting.checkpointing == "full" and not kind.expert_gradient:  # the recomputation is there when the gradients are
         combined = combined + residual + normalised
-    return Inside(
+    return ExpertMoments(
         forward=forward,
         working=maximum(combined, opened - kept_product + residual),
         down=maximum(rows * (w * product) + summed, opened - kept_product) + residual,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numeric import Number, maximum
-from ..placement import Placement
-from ..run import Run
-from ..stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from .activations import MASK, activation_rule, norm_input, norm_rule
-from .adapted import live
-from .experts import Inside
-from .experts import inside as inside_experts
-from .setting import Setting
-from .sizes import add, split, tokens_of
+from ...numeric import Number, maximum
+from ...placement import Placement
+from ...run import Run
+from ...stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
+from ..activations import MASK, activation_rule, norm_input, norm_rule
+from ..adapted import live
+from ..amounts import add, split
+from ..blocks.kept import tokens_of
+from ..setting import Setting
+from .experts import ExpertMoments, expert_moments
 
 
 @dataclass(slots=True)
-class Micro:
+class MicroBatch:
     """Tensors of one micro-batch on one rank, whatever the stage, in bytes unless said otherwise."""
 
     tokens: Number  # their number
@@ -28,7 +28,7 @@ class Micro:
     kept_twice: Number  # the recomputed block's input, where its first norm saves that very tensor
     inside: Number  # of the last block's MLP in the forward pass, under checkpointing when it reaches its product
     adapted: Number  # of the last block's MLP, beside what the block keeps, where it has adapters
-    experts: Inside | None  # of a block that has them
+    experts: ExpertMoments | None  # of a block that has them
     ends: Number  # when recomputation is over: what its last values hold beside what the block keeps, and the gradients that wait for it
     scores: Number  # gradients of a block's scores, where they are stored
     scores_first: Number  # of the stage's first block
@@ -44,7 +44,7 @@ class Micro:
     cast_images: Number  # their copy in the width of the patch convolution
 
 
-def micro_batch(run: Run, setting: Setting, placed: Placement) -> Micro:
+def micro_batch(run: Run, setting: Setting, placed: Placement) -> MicroBatch:
     """Its tensors."""
     mode, width, t = setting.mode, COMPUTE[setting.mode], placed.tensor
     tokens = tokens_of(setting, placed, setting.kinds[-1].decoder)
@@ -56,7 +56,7 @@ def micro_batch(run: Run, setting: Setting, placed: Placement) -> Micro:
     gated, counted, there = setting.kinds[-1].layer.mlp.gated, setting.stack.counted, tokens_of(setting, placed)
     working = _working(run, setting, t, tokens)
     inside: Number = 0.0
-    experts = inside_experts(setting, placed)
+    experts = expert_moments(setting, placed)
     if experts is not None:
         working, inside = maximum(working, experts.working), experts.forward
     elif setting.checkpointing == "full":
@@ -83,7 +83,7 @@ def micro_batch(run: Run, setting: Setting, placed: Placement) -> Micro:
     final_encoder: Number = there * split(_final_norm(setting), placed.sequence_split) if setting.cross else 0.0
     written_out = setting.written_out
     element = split(tokens * setting.hidden, placed.sequence_split)
-    return Micro(
+    return MicroBatch(
         tokens=tokens,
         residual=residual,
         encoded=encoded,

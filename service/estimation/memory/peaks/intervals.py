@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..numeric import Number, minimum, where
-from ..run import Run
-from ..stacks.profile import Interval
-from .setting import Setting
+from ...numeric import Number, minimum, where
+from ...run import Run
+from ...stacks.profile import Interval
+from ..setting import Setting
 
 # Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
 MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})

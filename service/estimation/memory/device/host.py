@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ..numeric import Number, maximum
-from ..placement import held_on_host, place
-from ..run import Run
-from .setting import Setting
-from .sizes import blocks, size
+from ...numeric import Number, maximum
+from ...placement import held_on_host, place
+from ...run import Run
+from ..blocks.kept import blocks
+from ..setting import Setting
+from .share import share_of
 from .stages import stages
 from .states import stepped_per_rank, weights_of
 
@@ -19,7 +20,7 @@ def host_bytes(run: Run, setting: Setting) -> Number:
     each = blocks(setting, placed)
     worst: Number = 0.0
     for stage in stages(setting, placed):
-        own = size(setting, stage, placed, each)
+        own = share_of(setting, stage, placed, each)
         total: Number = 0.0
         if "optimizer" in held:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES

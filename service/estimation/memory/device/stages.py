@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..numeric import Number, ceil, floor, indicator, minimum, where
-from ..placement import Placement
-from .setting import Setting
+from ...numeric import Number, ceil, floor, indicator, minimum, where
+from ...placement import Placement
+from ..setting import Setting
 
 
 @dataclass(slots=True)

@@ -1,0 +1,88 @@
+"""What one rank has of a pipeline stage before sharding: parameters, and the bytes that its blocks keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...numeric import Number, minimum
+from ...placement import Placement
+from ..amounts import add, larger
+from ..blocks.kept import BlockOnRank
+from ..setting import Setting
+from .stages import Stage
+
+
+@dataclass(slots=True)
+class StageShare:
+    """One stage of a model on one rank, before sharding over data-parallel ranks; counts in elements."""
+
+    weights: Number = 0.0  # of the base model
+    experts: Number = 0.0  # of them, in experts
+    quantized: Number = 0.0
+    adapters: Number = 0.0
+    trained: Number = 0.0  # of the base model's
+    trained_experts: Number = 0.0
+    matrices: Number = 0.0  # counted where they are cast
+    cast_block: Number = 0.0  # of them, those of the largest block
+    embedding: Number = 0.0  # token table and head
+    trained_embedding: Number = 0.0
+    trained_head: Number = 0.0  # of an untied head
+    block: Number = 0.0  # the largest block
+    trained_block: Number = 0.0
+    kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
+    kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
+    kept_attention: Number = 0.0  # of that, without its MLP (where a moment between the two can be the peak)
+    trained_attention: Number = 0.0  # of the largest block
+    blocks: Number = 0.0
+
+
+def share_of(setting: Setting, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
+    """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
+    total = StageShare()
+    for kind, own, count in zip(setting.kinds, each, stage.counts, strict=True):
+        present = minimum(count, 1.0)
+        total.weights = add(total.weights, own.weights * count)
+        if setting.casts:
+            total.matrices = add(total.matrices, own.matrices * count)
+            total.cast_block = larger(total.cast_block, own.matrices * present)
+        total.trained = add(total.trained, own.trained * count)
+        if kind.experts:
+            total.experts = add(total.experts, own.experts * count)
+            if kind.trained_experts:
+                total.trained_experts = add(total.trained_experts, own.trained_experts * count)
+        if kind.adapters:
+            total.adapters = add(total.adapters, kind.adapters * count)
+        if kind.quantized:
+            total.quantized = add(total.quantized, (own.weights - kind.whole) * count)
+        total.block = larger(total.block, own.weights * present)
+        total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
+        total.kept_block = larger(total.kept_block, own.kept * present)
+        if setting.scores or setting.untabled or setting.biased or kind.experts:
+            total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
+            total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
+        total.kept = add(total.kept, own.held * count)
+        total.blocks = add(total.blocks, count)
+    _outside(setting, stage, placed, total)
+    return total
+
+
+def _outside(setting: Setting, stage: Stage, placed: Placement, total: StageShare) -> None:
+    """Token table, head and final norm; a tied head on another stage is a copy of the table there."""
+    t, last = placed.tensor, stage.last
+    tied = setting.head == 0.0 and setting.vocabulary > 0
+    if stage.first:
+        total.embedding = (setting.embedding + last * setting.head) / t
+        total.trained_embedding = setting.trained_embedding / t
+    else:
+        total.embedding = last * ((setting.embedding if tied else setting.head) / t)
+        total.trained_embedding = last * (setting.trained_embedding / t) if tied else 0.0
+    total.trained_head = last * (setting.trained_head / t)
+    total.weights = total.weights + total.embedding + last * setting.outside
+    total.trained = add(add(total.trained, total.trained_embedding), add(total.trained_head, last * setting.trained_outside))
+    if setting.outside_adapters:
+        total.adapters = add(total.adapters, last * setting.outside_adapters)
+    if setting.casts:
+        total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t + setting.outside_matrices)
+    if setting.quantized_head:
+        total.quantized = total.quantized + last * (setting.head / t)

@@ -1,0 +1,55 @@
+"""The memory of a run: figures, the items that describe them, what is live in each phase, and whether it fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...correction import Corrections
+from ...items import Item
+from ...parameters import Parameters
+from ...placement import place
+from ...run import Run
+from ..blocks.kept import saved_bytes_per_layer
+from ..setting import setting
+from ..timeline.moment import Moment
+from .figures import NONE, Figures, Fits, corrected, factors_of, fits
+from .items import items, items_without_shape
+from .worst import worst_shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Memory of the worst device."""
+
+    items: list[Item]
+    figures: Figures | None = None  # None where the model's shape or the sequence length is not known, like all that follows
+    phases: tuple[dict[str, Any], ...] = ()
+    saved_bytes_per_layer: list[int] | None = None
+    peak_phase: str | None = None
+    peak_stage: int | None = None
+    fits: Fits = None
+
+
+def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) -> MemoryEstimate:
+    """The memory of a run with one layout."""
+    known = setting(run)
+    if known is None:
+        return MemoryEstimate(items=items_without_shape(run, parameters))
+    found, shown = worst_shown(run, known)
+    figures = corrected(run, known, found, factors_of(corrections))
+    return MemoryEstimate(
+        items=items(run, known, figures, corrections, shown.peak),
+        figures=figures,
+        phases=tuple(_document(moment) for moment in shown.phases),
+        saved_bytes_per_layer=saved_bytes_per_layer(known, place(run)),
+        peak_phase=shown.peak.phase,
+        peak_stage=int(shown.peak.stage),
+        fits=fits(run, figures.process),
+    )
+
+
+def _document(moment: Moment) -> dict[str, Any]:
+    """A moment as an answer shows it."""
+    parts = {name: float(value) for name, value in moment.parts._asdict().items()}
+    return {"phase": moment.phase, "pipeline_stage": int(moment.stage), "allocated_bytes": float(moment.allocated), "parts": parts}

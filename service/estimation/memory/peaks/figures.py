@@ -1,0 +1,120 @@
+"""The figures of a device's memory: the three peaks with their intervals, and what they are made of.
+
+Own measurements correct a peak. What lies inside another peak cannot exceed it, so where measured peaks contradict each other the
+inner one gives way or nothing is left between them; the parts scale so that they still add up exactly. One function does so for a
+quote and for a search, whose rows are the quote's figures to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ...correction import Corrections, Factor
+from ...numeric import Number, maximum, minimum
+from ...run import Run
+from ...spread import Spread, multiples
+from ...stacks.profile import Stack
+from ..setting import Setting, setting
+from ..timeline.moment import Parts
+from .intervals import below_the_device, interval, unlike
+from .worst import Worst, worst
+
+Fits = bool | Literal["uncertain"] | None  # None where it cannot be said
+OBSERVABLES = ("allocated", "reserved", "process")  # what tools measure, each inside the next
+NONE: Corrections = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Bytes of the worst device; numbers, or arrays of them by layout."""
+
+    allocated: Spread
+    reserved: Spread
+    process: Spread
+    parts: Parts  # of what is allocated; nothing in a search that nothing corrects, where nobody reads them
+    model_states: Number
+    fragmentation: Number
+    cached: Number  # of it, what gives way where memory runs out
+    framework: Number
+    communication: Number
+    communicators: Number  # a count
+    uncorrected: Mapping[str, Number]  # the three peaks before corrections
+    unlike: tuple[str, ...]  # in what the run is unlike every measured one, which makes the intervals wider
+
+
+def figures(run: Run, corrections: Corrections = NONE, table: Stack | None = None) -> Figures | None:
+    """The figures of every layout; None where the shape or length is not known. ``table`` stands in for the stack's own (a refit)."""
+    known = setting(run, table)
+    if known is None:
+        return None
+    factors = factors_of(corrections)
+    return corrected(run, known, worst(run, known, detailed=bool(factors)), factors)
+
+
+def factors_of(corrections: Corrections) -> dict[str, Factor]:
+    """The corrections of peaks, by observable."""
+    return {name: corrections[f"memory.peak_{name}"] for name in OBSERVABLES if f"memory.peak_{name}" in corrections}
+
+
+def corrected(run: Run, known: Setting, found: Worst, factors: Mapping[str, Factor]) -> Figures:
+    """The figures of the worst device under the factors of measured peaks."""
+    plain = {"allocated": found.allocated, "reserved": found.reserved, "process": found.process}
+    scale: Number = factors["allocated"].factor if "allocated" in factors else 1.0
+    fragmentation, framework = found.fragmentation, found.framework
+    if "reserved" in factors:
+        target = plain["reserved"] * factors["reserved"].factor
+        if "allocated" not in factors:
+            scale = minimum(scale, target / plain["allocated"])
+        fragmentation = maximum(target - plain["allocated"] * scale, 0.0)
+    if "process" in factors:
+        target = plain["process"] * factors["process"].factor - found.communication
+        if "allocated" not in factors and "reserved" not in factors:
+            shrink = minimum(1.0, maximum(target, 0.0) / plain["reserved"])
+            scale, fragmentation = scale * shrink, fragmentation * shrink
+        framework = maximum(target - (plain["allocated"] * scale + fragmentation), 0.0)
+    parts, allocated = found.parts, plain["allocated"]
+    if factors:
+        parts = Parts(*(part * scale for part in parts))
+    model_states = parts.weights + parts.gradients + parts.master_weights + parts.optimizer_states
+    if factors:
+        allocated = model_states + parts.activations + parts.logits + parts.transient
+    reserved = allocated + fragmentation
+    process = reserved + framework + found.communication
+    reasons = unlike(run, known)
+
+    def spread(name: str, expected: Number) -> Spread:
+        factor = factors.get(name)
+        if factor is not None:
+            return Spread(expected, expected * factor.low, expected * factor.high)
+        width = interval(known, name, reasons)
+        return multiples(expected, width.low, width.high, run.interval_coverage)
+
+    whole = spread("process", process)
+    if "process" not in factors:
+        whole = Spread(process, whole.low, below_the_device(run, process, whole.high, found.cached))
+    return Figures(
+        allocated=spread("allocated", allocated),
+        reserved=spread("reserved", reserved),
+        process=whole,
+        parts=parts,
+        model_states=model_states,
+        fragmentation=fragmentation,
+        cached=found.cached,
+        framework=framework,
+        communication=found.communication,
+        communicators=found.communicators,
+        uncorrected=plain,
+        unlike=reasons,
+    )
+
+
+def fits(run: Run, process: Spread) -> Fits:
+    """Whether the process fits the memory that the driver reports; uncertain where that lies inside the interval."""
+    if run.hardware is None:
+        return None
+    memory = run.hardware.device.memory_bytes
+    if process.high <= memory:
+        return True
+    return "uncertain" if process.low <= memory else False

@@ -1,0 +1,185 @@
+"""The memory items that describe one device's figures: states, what is live beside them, and the three peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose
+
+from ...correction import Corrections
+from ...items import Basis, Item, unknown
+from ...parameters import Parameters
+from ...placement import held_on_host, place
+from ...run import Run
+from ...spread import Spread
+from ..device.host import host_bytes
+from ..setting import Setting
+from ..timeline.moment import Moment
+from .figures import Figures
+
+STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+ACTIVE = ("activations", "logits", "transient")
+PARENTS = {
+    **{name: "model_states" for name in STATES},
+    **{name: "peak_allocated" for name in ("model_states", *ACTIVE)},
+    **{name: "peak_reserved" for name in ("peak_allocated", "fragmentation")},
+    **{name: "peak_process" for name in ("peak_reserved", "framework", "communication")},
+}
+CODES = {name: f"memory.{name}" for name in (*PARENTS, "peak_process")}
+PARENT_CODES = {name: f"memory.{parent}" for name, parent in PARENTS.items()}
+NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"
+NO_LENGTH = "sequence_length is not given"
+
+
+def items(run: Run, setting: Setting, figures: Figures, corrections: Corrections, peak: Moment) -> list[Item]:
+    """All items of one layout, parts before their wholes."""
+    rule, parts = setting.stack.overheads, figures.parts
+    fragments = (
+        f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase"
+    )
+    found = [
+        *_states(run, figures, peak),
+        _item("activations", parts.activations, "what blocks and final norm keep x micro-batches in flight"),
+        _item("logits", parts.logits, "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
+        _item("transient", parts.transient, "gathered weights, casts, buckets, one block's gradients, optimizer temporaries"),
+        _peak("allocated", figures, corrections, "model_states + activations + logits + transient", _notes(run, setting, peak)),
+        _item("fragmentation", figures.fragmentation, fragments, basis="prior"),
+        _peak("reserved", figures, corrections, "peak_allocated + fragmentation"),
+        _item("framework", figures.framework, "context, kernels and libraries of one process", basis="prior"),
+        _item(
+            "communication",
+            figures.communication,
+            f"{figures.communicators:g} communicators x {rule.communicator_bytes:g}",
+            basis="prior",
+        ),
+        _peak("process", figures, corrections, "peak_reserved + framework + communication", setting.stack.sources),
+    ]
+    if held_on_host(run):
+        found.append(_host(run, setting))
+    return found
+
+
+def _item(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
+    return Item(
+        code=CODES[name],
+        section="memory",
+        quantity="bytes",
+        expected=value,
+        formula=formula,
+        basis=basis,
+        assumptions=notes,
+        parent=PARENT_CODES.get(name),
+    )
+
+
+def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, notes: tuple[str, ...] = ()) -> Item:
+    """The item of a peak, which says what corrected it and why its interval is wide."""
+    if figures.unlike:
+        notes = (*notes, "wider interval: no measured run has " + ", ".join(figures.unlike))
+    code = f"memory.peak_{name}"
+    found: Spread = getattr(figures, name)
+    basis: Basis = "prior"
+    correction, n, factor, before = corrections.get(code), None, None, None
+    if correction is not None:
+        basis, n, before = "calibrated", correction.n, figures.uncorrected[name]
+        # Where measured peaks contradict each other, the factor that remains is said.
+        left = found.expected / before
+        factor = correction.factor if isclose(left, correction.factor, rel_tol=1e-9) else left
+    return Item(
+        code=code,
+        section="memory",
+        quantity="bytes",
+        expected=found.expected,
+        formula=formula,
+        basis=basis,
+        low=found.low,
+        high=found.high,
+        assumptions=notes,
+        parent=PARENT_CODES.get(f"peak_{name}"),
+        n=n,
+        factor=factor,
+        uncalibrated=before,
+    )
+
+
+def _states(run: Run, figures: Figures, peak: Moment) -> Iterator[Item]:
+    """The four states and their sum."""
+    precision, why, (weights, gradients, states) = run.precision, _elsewhere(run, peak), _divided(run)
+    for name, what, each, divided in (
+        ("weights", "parameters", precision.weight_bytes, weights),
+        ("gradients", "trained parameters", precision.gradient_bytes, gradients),
+        ("master_weights", "trained parameters", precision.master_weight_bytes, states),
+        ("optimizer_states", "trained parameters", precision.optimizer_state_bytes, states),
+    ):
+        yield _item(name, getattr(figures.parts, name), f"{what} x {each:g} bytes{divided}", notes=why[name])
+    yield _item("model_states", figures.model_states, " + ".join(STATES))
+
+
+def _notes(run: Run, setting: Setting, peak: Moment) -> tuple[str, ...]:
+    notes = [f"live at the peak: {peak.phase} on pipeline stage {int(peak.stage)}", *setting.notes]
+    if run.layout.expert > 1:
+        notes.append(f"the fullest expert rank gets {run.layout.expert_imbalance:g} times the mean of the tokens")
+    return tuple(notes)
+
+
+def _divided(run: Run) -> tuple[str, str, str]:
+    """For weights, gradients and states: over how many ranks the sharding divides them, or that it does not."""
+    placed, stage = place(run), run.layout.sharding
+    split = " of this stage" if float(placed.tensor) * float(placed.pipeline) > 1 else ""
+    weights, gradients = placed.weights_over, placed.gradients_over
+    said = []
+    for part, over in (("weights", weights), ("gradients", gradients), ("states", placed.states_over)):
+        divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
+        said.append(split + divided)
+    return said[0], said[1], said[2]
+
+
+# What is held in host memory, by the name of its item.
+_HELD = {"weights": "parameters", "gradients": "gradients", "master_weights": "optimizer", "optimizer_states": "optimizer"}
+
+
+def _elsewhere(run: Run, peak: Moment) -> dict[str, tuple[str, ...]]:
+    """Why a state takes no bytes at the peak though the formula has some: it is in host memory, or comes and goes."""
+    held = held_on_host(run)
+    said: dict[str, tuple[str, ...]] = {name: ("offloaded: held in host memory",) if _HELD[name] in held else () for name in STATES}
+    if "states" in held:
+        said["optimizer_states"] = ("paged: unified memory that moves to the host where the device is full, unseen by torch's counters",)
+    if not said["gradients"] and run.precision.gradient_bytes and float(peak.states.gradients) == 0.0:
+        said["gradients"] = (f"none is live at the peak ({peak.phase}): they are made after it and dropped by the step",)
+    return said
+
+
+def _host(run: Run, setting: Setting) -> Item:
+    """Host memory for what is offloaded; what was asked to go and stays is not in it."""
+    held, node = held_on_host(run), 1 if run.hardware is None else min(run.hardware.devices_per_node, run.hardware.device_count)
+    amount = float(host_bytes(run, setting))
+    return Item(
+        code="host_memory.offload",
+        section="memory",
+        quantity="bytes",
+        expected=amount,
+        formula=f"{', '.join(sorted(held))} of one rank, pinned",
+        assumptions=(f"a node holds one for each of its devices: {amount * node:.4g} bytes",),
+    )
+
+
+def items_without_shape(run: Run, parameters: Parameters) -> list[Item]:
+    """States alone, from the parameter count: all that a bare count allows."""
+    layout, precision = run.layout, run.precision
+    reason = NO_LENGTH if run.architecture.shape_known else NO_SHAPE
+    placed = place(run)
+    split = float(layout.tensor) * float(layout.pipeline)
+    values = {"weights": parameters.total * precision.weight_bytes / split / float(placed.weights_over)}
+    found = [_item("weights", values["weights"], "parameters x bytes / ranks")]
+    if parameters.trainable is not None:
+        trained = parameters.trainable / split
+        values["gradients"] = trained * precision.gradient_bytes / float(placed.gradients_over)
+        values["master_weights"] = trained * precision.master_weight_bytes / float(placed.states_over)
+        values["optimizer_states"] = trained * precision.optimizer_state_bytes / float(placed.states_over)
+        evenly = ("parameters spread evenly over tensor and pipeline ranks",)
+        found.extend(_item(name, values[name], "trained x bytes / ranks") for name in STATES[1:])
+        found.append(_item("model_states", sum(values[name] for name in STATES), " + ".join(STATES), notes=evenly))
+    missing = () if parameters.trainable is not None else (*STATES[1:], "model_states")
+    for name in (*missing, *ACTIVE, "peak_allocated", "fragmentation", "peak_reserved", "framework", "communication", "peak_process"):
+        parent = PARENTS.get(name)
+        found.append(unknown(f"memory.{name}", "memory", "bytes", reason, parent=None if parent is None else f"memory.{parent}"))
+    return found

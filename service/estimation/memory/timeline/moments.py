@@ -1,0 +1,177 @@
+"""The moments of a training step at which most can be live on a pipeline stage, each read alone.
+
+``phases`` says which exist for which models and settings. T tokens of one micro-batch on one rank, V
+vocabulary, h hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...numeric import Number, maximum
+from ...stacks.profile import AUTOCAST, COMPUTE
+from ..amounts import add
+from ..blocks.kept import BlockOnRank, block_bytes
+from .experts import ExpertMoments
+from .moment import Moment
+from .stage_step import StageStep, head_weights
+
+# Optimizers of which torch's foreach form makes one parameter-sized temporary.
+FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
+
+
+def last_mlp(step: StageStep) -> Moment:
+    """ExpertMoments the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
+    setting, casts = step.rank.setting, step.casts
+    cast = casts.all - casts.head - 2.0 * setting.largest / step.rank.placed.tensor if setting.casts else casts.all
+    return step.forward(step.saved.all, cast, step.micro.inside, step.saved.images)
+
+
+def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> list[Moment]:
+    """In the first block of the backward pass and in its last: the down projection's gradient formed, and all of the experts."""
+    own, saved, gradients = step.rank.own, step.saved, step.gradients
+    found = []
+    down = gradients.of(trained_down)
+    every = gradients.of(own.trained_block - own.trained_attention)
+    first = (gradients.at_head, add(saved.all, saved.recomputed), step.casts.within)
+    for so_far, live, cast in (first, (gradients.almost, saved.last, 0.0)):
+        at_down, at_up = gradients.grown(so_far, down), gradients.grown(so_far, every)
+        found.append(step.backward(at_down, live, cast, inside.down))
+        found.append(step.backward(at_up, live - own.kept_block + own.kept_attention, cast, inside.up))
+    return found
+
+
+def adapted_mlp(step: StageStep) -> list[Moment]:
+    """ExpertMoments the MLP of a block of a model with adapters."""
+    setting, saved, micro, gradients, casts = step.rank.setting, step.saved, step.micro, step.gradients, step.casts
+    if setting.recomputes:
+        cast = add(casts.within, casts.block)
+        return [
+            step.backward(gradients.after_head, saved.all + saved.recomputed, micro.adapted, cast),
+            step.backward(gradients.nearly, saved.last, micro.adapted, casts.block),
+        ]
+    return [step.forward(saved.all, micro.adapted, _embedded(step), casts.all - casts.head, saved.images)]
+
+
+def _embedded(step: StageStep) -> Number:
+    """The first block's input in the model's own frame; no frozen block keeps it."""
+    return 0.0 if step.rank.setting.input_gradient else step.micro.residual
+
+
+def final_norm(step: StageStep) -> list[Moment]:
+    """ExpertMoments the last norm over a frozen model, where it is written out in several steps."""
+    saved, micro, casts, last = step.saved, step.micro, step.casts, step.rank.stage.last
+    held = add(saved.all, micro.final * last)
+    return [
+        step.forward(held, micro.norm_forward * last, _embedded(step), casts.all - casts.head, saved.images),
+        step.moment("backward", step.gradients.before, held, 0.0, step.forward_fixed, micro.norm_backward * last, casts.within),
+    ]
+
+
+def scores(step: StageStep) -> list[Moment]:
+    """The scores' gradients in the attention of the first and the last block of a backward pass, their MLPs done."""
+    own, saved, gradients, micro = step.rank.own, step.saved, step.gradients, step.micro
+    done = gradients.of(own.trained_block - own.trained_attention)
+    held = saved.all + saved.recomputed - (own.kept_block - own.kept_attention)
+    return [
+        step.backward(gradients.grown(gradients.at_head, done), held, step.casts.within, micro.scores),
+        step.backward(gradients.grown(gradients.almost, done), add(saved.others, own.kept_attention), micro.scores_first),
+    ]
+
+
+def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
+    """In the encoder's block that the backward pass comes to first: the decoder is done, and its gradients are there.
+
+    Before its attention is done: stored scores have their gradients, or the memory-efficient kernel forms the gradient of the
+    position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
+    """
+    setting, placed, saved, gradients = step.rank.setting, step.rank.placed, step.saved, step.gradients
+    kind, done, to_come = setting.kinds[0], 0.0, 0.0
+    for other, block, count in zip(setting.kinds, each, step.rank.stage.counts, strict=True):
+        if other.decoder:
+            done = add(done, block.held * count)
+        else:
+            to_come = add(to_come, add(block.trained, other.adapters) * count)
+    missing = to_come * gradients.element_bytes + (0.0 if setting.tied_trained else gradients.table)
+    local, heads, width = setting.length / placed.context, kind.layer.attention.query_heads / placed.tensor, COMPUTE[setting.mode]
+    live = saved.all - done - block_bytes(setting, kind.kept_feed_forward, placed, False) - step.micro.final_encoder
+    per_position = width * heads * placed.micro_sequences * local
+    if setting.scores:  # gradients of the softmax's output and of its input
+        inside = maximum(step.micro.scores_first, 2.0 * per_position * setting.length)
+    else:
+        inside = per_position * (setting.length + 3.0 * kind.layer.attention.query_key_dim)
+    return step.backward(gradients.missing(missing), live, step.casts.within, inside)
+
+
+def patch_convolution(step: StageStep) -> Moment:
+    """ToCopyBackward of the first block's last MLP weight: its gradient in both widths, beside all that came before it.
+
+    The 16-bit weights of attention and patch convolution are still to be used, and the residual's gradient is there twice.
+    """
+    setting, own, micro, gradients = step.rank.setting, step.rank.own, step.micro, step.gradients
+    to_come = (own.trained_attention + setting.trained_outside) * gradients.element_bytes
+    cast = 2.0 * (own.trained_attention + setting.largest / step.rank.placed.tensor + setting.outside_matrices)
+    left = add(step.saved.others, own.kept_attention)
+    return step.backward(gradients.missing(to_come), left, cast, 2.0 * micro.residual, micro.cast_images)
+
+
+def loss(step: StageStep) -> list[Moment]:
+    """The end of the forward pass, and the start of the backward pass."""
+    run, setting, saved, micro, gathered = step.rank.run, step.rank.setting, step.saved, step.micro, step.rank.gathered
+    mode, last, before, casts = setting.mode, step.rank.stage.last, step.gradients.before, step.casts
+    held, fixed = add(saved.all, micro.final * last), step.fixed
+    entries, kept = micro.entries * last, _saved_logits(step)
+    hidden: Number = micro.normalised * last if mode == AUTOCAST or not setting.head_trained else 0.0  # the last norm's output
+    if setting.scaled_output:
+        hidden = hidden + micro.residual * last
+    if setting.checkpointing == "none" and not setting.encoded_kept:  # held until the loss is known
+        hidden = add(hidden, saved.encoded)
+    head_gradients: Number = 0.0
+    if run.software.fused_loss and setting.head_trained:
+        head_gradients = setting.stack.fused_head_gradients * COMPUTE[mode] * head_weights(step.rank)
+    forward = entries * (kept + setting.loss.forward_extra[setting.loss_mode])
+    backward = entries * (kept + setting.loss.backward_extra[setting.loss_mode])
+    return [
+        step.moment("forward", before, held, forward, fixed, gathered.at_loss, casts.all, hidden, saved.images),
+        step.moment("backward", before, held, backward, fixed, gathered.at_loss, casts.kept, head_gradients),
+    ]
+
+
+def _saved_logits(step: StageStep) -> float:
+    """Bytes per logit from forward to backward."""
+    setting = step.rank.setting
+    saved = setting.loss.saved[setting.loss_mode]
+    if step.rank.run.architecture.logit_softcap and saved:
+        saved += setting.rules.attention.softcap_bytes[setting.mode]
+    return saved
+
+
+def blocks(step: StageStep) -> list[Moment]:
+    """The first block of the backward pass, and its last."""
+    saved, casts, gradients, micro = step.saved, step.casts, step.gradients, step.micro
+    return [
+        step.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), micro.working),
+        step.backward(gradients.nearly, saved.last, casts.block, micro.working_first),
+    ]
+
+
+def token_table(step: StageStep) -> Moment:
+    """The end of the backward pass: the table's gradient is dense; where the head shares the table, autograd sums both into a third."""
+    run, setting, gradients = step.rank.run, step.rank.setting, step.gradients
+    at_table = step.micro.residual
+    if setting.tied_trained:
+        one = setting.stack.sharding.persistent_gradients or run.software.fused_loss
+        at_table = ((1.0 if one else 2.0) + (1.0 if run.precision.gradient_bytes == 0.0 else 0.0)) * gradients.table
+    if run.precision.gradient_bytes > 4:  # 16-bit gradients are cast before they are added to the 32-bit ones (DeepSpeed's BF16_Optimizer)
+        at_table = add(at_table, 4.0 * step.rank.own.trained_embedding)
+    return step.backward(gradients.complete, step.saved.others, at_table, step.saved.lingering)
+
+
+def optimizer_step(step: StageStep, *buffers: Number) -> Moment:
+    """The optimizer step, with buffers that an engine makes for it. In host memory it makes its own temporaries there."""
+    optimizer, gradients = step.rank.run.optimizer, step.gradients
+    temporaries: Number = 0.0
+    foreach = optimizer.implementation == "foreach" and step.rank.setting.stack.foreach_temporaries and optimizer.name in FOREACH
+    if foreach and "optimizer" not in step.rank.host:
+        temporaries = gradients.states.stepped * step.rank.run.precision.gradient_bytes
+    return step.moment("optimizer_step", gradients.complete, 0.0, 0.0, step.fixed, temporaries, *buffers, step.saved.lingering)

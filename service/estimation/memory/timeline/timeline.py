@@ -1,0 +1,90 @@
+"""All moments of a training step, stage by stage: which exist for which models and layouts.
+
+Plain arithmetic that broadcasts over ``Layout`` and ``Batch`` (``numeric`` rules): one quote and a search of 100,000 layouts
+use the same expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...numeric import Number, minimum, where
+from ...placement import Placement
+from ...run import Run
+from ..blocks.kept import BlockOnRank, blocks
+from ..device.stage_on_rank import StageOnRank, stages_on_ranks
+from ..device.states import HeldStates
+from ..setting import Setting
+from . import moments, position_bias
+from .beside_step import beside_step, may_be_the_peak
+from .micro_batch import micro_batch
+from .moment import BufferedStep, Moment, StageTimeline
+from .stage_step import StageStep, stage_step
+
+
+def timeline(run: Run, setting: Setting, placed: Placement, *, shown: bool) -> Iterator[StageTimeline]:
+    """The moments of every stage that can hold the most; ``shown``: those beside the step too where they cannot be the peak."""
+    each, micro = blocks(setting, placed), micro_batch(run, setting, placed)
+    beside_too = shown or may_be_the_peak(run)
+    for rank in stages_on_ranks(run, setting, placed, each):
+        step = stage_step(rank, micro)
+        loaded = HeldStates(rank.states.weights, 0.0, 0.0, 0.0)
+        yield StageTimeline(
+            load=Moment("load", rank.stage.index, loaded, 0.0, 0.0, setting.stack.overheads.workspace_bytes),
+            step=_step(step, each),
+            buffered_step=_buffered_step(step),
+            beside=list(beside_step(rank)) if beside_too else [],
+        )
+
+
+def _step(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
+    """Forward end, the moments of the backward pass, and the optimizer step."""
+    setting, first = step.rank.setting, step.rank.stage.first
+    found: list[Moment] = []
+    if setting.checkpointing == "full" or step.micro.experts is not None:
+        found.append(moments.last_mlp(step))
+    if step.micro.experts is not None and step.micro.experts.trained_down is not None:
+        found += moments.experts(step, step.micro.experts, step.micro.experts.trained_down)
+    if setting.kinds[-1].adapted is not None:
+        found += moments.adapted_mlp(step)
+    if setting.adapter is not None and setting.written_out:
+        found += moments.final_norm(step)
+    if setting.scores:
+        found += moments.scores(step)
+    if setting.first_squares and not setting.recomputes and not setting.scores and first:
+        found.append(position_bias.kept_scores(step))
+    if setting.biased and first:
+        found += position_bias.recomputed(step, each)
+    gradients_of_scores = setting.scores or (setting.first_squares and setting.bias_trained)
+    if setting.cross and gradients_of_scores and not setting.recomputes and first and "activations" not in step.rank.host:
+        found.append(moments.encoder(step, each))
+    if setting.untabled and first:
+        found.append(moments.patch_convolution(step))
+    found += moments.loss(step)
+    found += moments.blocks(step)
+    found += (moments.token_table(step), moments.optimizer_step(step))
+    return found
+
+
+def _buffered_step(step: StageStep) -> BufferedStep | None:
+    buffers = None if "optimizer" in step.rank.host else _step_buffers(step.rank)
+    if buffers is None:
+        return None
+    live, freed = buffers
+    return BufferedStep(moments.optimizer_step(step, live), live + freed)
+
+
+def _step_buffers(rank: StageOnRank) -> tuple[Number, Number] | None:
+    """Bytes that the engine makes at the step: what is live at once, and what was freed before."""
+    run, setting, placed = rank.run, rank.setting, rank.placed
+    own, others = setting.stack.step_buffers.get(run.layout.sharding), setting.stack.model_parallel_step_buffers
+    if own is None or run.precision.gradient_bytes >= 4:
+        return None
+    live: Number = own.live
+    freed: Number = own.freed
+    at_once: Number = own.at_once
+    if others is not None:
+        other, split = others.get(run.layout.sharding, own), placed.tensor * placed.pipeline > 1
+        live, freed, at_once = where(split, other.live, live), where(split, other.freed, freed), where(split, other.at_once, at_once)
+    partition = minimum(rank.states.stepped, at_once)
+    return partition * live, partition * freed
