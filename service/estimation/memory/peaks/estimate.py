@@ -12,7 +12,7 @@ from ...placement import place
 from ...run import Run
 from ..blocks.kept import saved_bytes_per_layer
 from ..setting import setting
-from ..timeline.moment import Moment
+from ..timeline.moment import Moment, Parts
 from .figures import NONE, Figures, Fits, corrected, factors_of, fits
 from .items import items, items_without_shape
 from .worst import worst_shown
@@ -36,13 +36,14 @@ def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) 
     known = setting(run)
     if known is None:
         return MemoryEstimate(items=items_without_shape(run, parameters))
-    found, shown = worst_shown(run, known)
+    placed = place(run)
+    found, shown = worst_shown(run, known, placed)
     figures = corrected(run, known, found, factors_of(corrections))
     return MemoryEstimate(
-        items=items(run, known, figures, corrections, shown.peak),
+        items=items(run, known, placed, figures, corrections, shown.peak),
         figures=figures,
         phases=tuple(_document(moment) for moment in shown.phases),
-        saved_bytes_per_layer=saved_bytes_per_layer(known, place(run)),
+        saved_bytes_per_layer=saved_bytes_per_layer(known, placed),
         peak_phase=shown.peak.phase,
         peak_stage=int(shown.peak.stage),
         fits=fits(run, figures.process),
@@ -51,5 +52,5 @@ def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) 
 
 def _document(moment: Moment) -> dict[str, Any]:
     """A moment as an answer shows it."""
-    parts = {name: float(value) for name, value in moment.parts._asdict().items()}
+    parts = dict(zip(Parts._fields, map(float, moment.parts), strict=True))
     return {"phase": moment.phase, "pipeline_stage": int(moment.stage), "allocated_bytes": float(moment.allocated), "parts": parts}

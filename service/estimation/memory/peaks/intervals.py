@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ...numeric import Number, minimum, where
 from ...run import Run
 from ...stacks.profile import Interval
@@ -38,8 +40,12 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
 
 def interval(known: Setting, observable: str, reasons: tuple[str, ...]) -> Interval:
     """The interval of an observable, widened by what the run is unlike in."""
-    base = known.stack.intervals[observable]
-    longer = 1.0 + STEP * len(reasons)
+    return _widened(known.stack.intervals[observable], len(reasons))
+
+
+@cache
+def _widened(base: Interval, reasons: int) -> Interval:
+    longer = 1.0 + STEP * reasons
     low = max(1.0 - (1.0 - base.low) * longer, 0.3)
     return Interval(low=low, high=1.0 + (base.high - 1.0) * longer)
 

@@ -8,8 +8,8 @@ from math import isclose
 from ...correction import Corrections
 from ...items import Basis, Item, unknown
 from ...parameters import Parameters
-from ...placement import held_on_host, place
-from ...run import Run
+from ...placement import Placement, held_on_host, place
+from ...run import Run, Sharding
 from ...spread import Spread
 from ..device.host import host_bytes
 from ..setting import Setting
@@ -30,14 +30,14 @@ NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or th
 NO_LENGTH = "sequence_length is not given"
 
 
-def items(run: Run, setting: Setting, figures: Figures, corrections: Corrections, peak: Moment) -> list[Item]:
+def items(run: Run, setting: Setting, placed: Placement, figures: Figures, corrections: Corrections, peak: Moment) -> list[Item]:
     """All items of one layout, parts before their wholes."""
     rule, parts = setting.stack.overheads, figures.parts
     fragments = (
         f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase"
     )
     found = [
-        *_states(run, figures, peak),
+        *_states(run, placed, figures, peak),
         _item("activations", parts.activations, "what blocks and final norm keep x micro-batches in flight"),
         _item("logits", parts.logits, "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
         _item("transient", parts.transient, "gathered weights, casts, buckets, one block's gradients, optimizer temporaries"),
@@ -101,9 +101,9 @@ def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, n
     )
 
 
-def _states(run: Run, figures: Figures, peak: Moment) -> Iterator[Item]:
+def _states(run: Run, placed: Placement, figures: Figures, peak: Moment) -> Iterator[Item]:
     """The four states and their sum."""
-    precision, why, (weights, gradients, states) = run.precision, _elsewhere(run, peak), _divided(run)
+    precision, why, (weights, gradients, states) = run.precision, _elsewhere(run, peak), _divided(run.layout.sharding, placed)
     for name, what, each, divided in (
         ("weights", "parameters", precision.weight_bytes, weights),
         ("gradients", "trained parameters", precision.gradient_bytes, gradients),
@@ -121,16 +121,17 @@ def _notes(run: Run, setting: Setting, peak: Moment) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _divided(run: Run) -> tuple[str, str, str]:
+def _divided(sharding: Sharding, placed: Placement) -> tuple[str, str, str]:
     """For weights, gradients and states: over how many ranks the sharding divides them, or that it does not."""
-    placed, stage = place(run), run.layout.sharding
     split = " of this stage" if float(placed.tensor) * float(placed.pipeline) > 1 else ""
-    weights, gradients = placed.weights_over, placed.gradients_over
-    said = []
-    for part, over in (("weights", weights), ("gradients", gradients), ("states", placed.states_over)):
-        divided = f" / {float(over):g} ranks" if float(over) > 1 else f" ({part} are not divided under {stage})" if stage != "none" else ""
-        said.append(split + divided)
-    return said[0], said[1], said[2]
+
+    def said(part: str, over: float) -> str:
+        if over > 1:
+            return f"{split} / {over:g} ranks"
+        return split if sharding == "none" else f"{split} ({part} are not divided under {sharding})"
+
+    weights, gradients, states = float(placed.weights_over), float(placed.gradients_over), float(placed.states_over)
+    return said("weights", weights), said("gradients", gradients), said("states", states)
 
 
 # What is held in host memory, by the name of its item.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...numeric import Number, indicator, maximum, minimum
-from ...placement import place
+from ...placement import Placement, place
 from ...run import Run
 from ..setting import Setting
 from ..timeline.moment import BufferedStep, Moment, Parts
@@ -97,26 +97,26 @@ def _choose(better: Any, new: Number, old: Number) -> Number:
 
 def worst(run: Run, setting: Setting, *, detailed: bool = False) -> Worst:
     """The worst device of every layout; ``detailed``: with the parts of its peak."""
-    pieces = [_worst(piece, setting, detailed, None) for piece in _pieces(run)]
+    pieces = [_worst(piece, setting, place(piece), detailed, None) for piece in _pieces(run)]
     return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
 
-def worst_shown(run: Run, setting: Setting) -> tuple[Worst, Shown]:
+def worst_shown(run: Run, setting: Setting, placed: Placement) -> tuple[Worst, Shown]:
     """The worst device of one layout, and the moments that an answer shows."""
     shown: dict[tuple[int, str], Moment] = {}
-    found = _worst(run, setting, True, shown)
+    found = _worst(run, setting, placed, True, shown)
     # Of phases that are as full the first one shown.
     peak = next(moment for moment in shown.values() if moment.phase != "load" and moment.allocated == found.allocated)
     return found, Shown(tuple(shown.values()), peak)
 
 
-def _worst(run: Run, setting: Setting, detailed: bool, shown: dict[tuple[int, str], Moment] | None) -> Worst:
+def _worst(run: Run, setting: Setting, placed: Placement, detailed: bool, shown: dict[tuple[int, str], Moment] | None) -> Worst:
     """With ``shown`` the fullest moment of each phase and stage is put there."""
     rule, count = setting.stack.overheads, communicators(run)
     communication = count * rule.communicator_bytes
     outside = rule.framework_bytes + communication
     found = _Fullest(detailed)
-    for stage in timeline(run, setting, place(run), shown=shown is not None):
+    for stage in timeline(run, setting, placed, shown=shown is not None):
         if stage.buffered_step is None:
             for moment in stage.step:
                 found.see(moment)
