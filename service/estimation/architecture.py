@@ -13,6 +13,9 @@ from typing import Literal
 from .by_identity import ByIdentity
 
 Part = Literal["embeddings", "attention", "mlp", "experts", "shared_experts", "router", "norms", "lm_head", "other"]
+# How hidden states are normalised: RMS (plain; with a scale of 1 + weight in 32 bits; keeping its input beside the 32-bit copy of it), or
+# a layer norm.
+Norm = Literal["rms", "rms_scale_plus_one", "rms_two_copies", "layer"]
 # What a matrix multiplies: "block" the normalised input of the block (q, k, v; in parallel blocks the MLP too),
 # "query_latent" and "key_value_latent" the low-rank values of MLA, "attended" the heads' output, "middle" the normalised
 # hidden state before the MLP, "activated" what leaves the activation, "cross" the hidden state before cross-attention,
@@ -90,6 +93,8 @@ class Attention:
     rotary: bool = True
     softcap: bool = False
     sinks: bool = False
+    position_bias: Literal["shared", "own"] | None = None  # learned, added to the scores: looked up by the first block for all, or by each
+    softmax_in_single: bool = True  # the eager softmax is 32-bit and cast back (False: in the scores' own width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,9 @@ class Mlp:
     experts: int = 0  # 0: dense
     experts_per_token: int = 0
     shared_intermediate: int = 0  # of the shared expert(s) together
+    product_cast: bool = False  # what the down projection reads is cast to the width of its weights
+    router_in_single: bool = False  # the router reads a 32-bit copy of the hidden state
+    routing_in_single: bool = False  # weights of the chosen experts stay 32-bit, and so do the experts' weighted outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +131,7 @@ class Layer:
     attention: Attention
     mlp: Mlp
     cross_attention: Attention | None = None
-    norm: str = "rms"  # "rms" | "layer"
+    norm: Norm = "rms"
     norms: int = 2  # how many normalisations of the hidden state
     parallel_residual: bool = False
     pre_norm: bool = True  # attention reads a normalised hidden state (False: norms come after each part)
@@ -151,6 +159,7 @@ class Architecture:
     head: Matrix | None = None  # the output projection
     head_tied: bool = False  # it shares the token embedding's weights
     logit_softcap: bool = False
+    loss_in_single: bool = True  # cross entropy reads a 32-bit copy of the logits (False: the logits as they are)
     max_positions: int | None = None
     image_positions: int | None = None  # tokens an image becomes (vision); None for text
     encoder_decoder: bool = False

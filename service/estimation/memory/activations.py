@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..architecture import Attention, Layer, Matrix
-from ..stacks.profile import AUTOCAST, COMPUTE, HALF, RESIDUAL, ActivationRule, BlockRule, Mode, NormRule, by_family
+from ..stacks.profile import AUTOCAST, COMPUTE, HALF, RESIDUAL, ActivationRule, BlockRule, Mode, NormRule, Widths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Kept:
         return Kept(*(getattr(self, name) * factor for name in Kept.__slots__))
 
 
-def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained, first: bool = False) -> Kept:
+def block(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained, first: bool = False) -> Kept:
     """What a block keeps.
 
     ``fused`` says that attention scores are never stored (flash or memory-efficient kernels); ``first`` that the block
@@ -100,19 +100,19 @@ def block(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, 
     """
     if not trained.reached:
         return Kept()
-    kept = _norms(rules, family, hidden, layer, mode, trained) + _attention(rules, family, hidden, layer, mode, fused, trained)
-    kept += feed_forward(rules, family, hidden, layer, mode, trained)
-    kept += _adapters(norm_rule(rules, family, layer), layer, mode, trained)
-    kept += _masks(rules, family, hidden, layer, mode, fused)
+    kept = _norms(rules, hidden, layer, mode, trained) + _attention(rules, hidden, layer, mode, fused, trained)
+    kept += feed_forward(rules, hidden, layer, mode, trained)
+    kept += _adapters(norm_rule(rules, layer), layer, mode, trained)
+    kept += _masks(rules, hidden, layer, mode, fused)
     if first:
-        kept += _first(rules, family, hidden, layer, mode, fused, trained)
+        kept += _first(rules, hidden, layer, mode, fused, trained)
     return kept
 
 
 MASK = 1.0  # byte of a dropped element: torch's native_dropout keeps a boolean
 
 
-def _masks(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool) -> Kept:
+def _masks(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, fused: bool) -> Kept:
     """Masks of dropout, and the dropped copy where the value itself stays too. Fused attention keeps a random state alone."""
     drop = layer.dropout
     if drop is None:
@@ -123,31 +123,30 @@ def _masks(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
         stays = rule.keeps_output and not layer.mlp.gated
         split = (MASK + (COMPUTE[mode] if stays else 0.0)) * layer.mlp.intermediate
     if drop.scores and not fused and not rules.attention.scores_dropped:
-        kept = by_family(rules.attention.score_bytes, family, (0.0, 0.0, 0.0))
-        assert isinstance(kept, tuple)
+        kept = score_widths(rules, layer.attention)
         per = MASK + (COMPUTE[mode] if kept[mode] == COMPUTE[mode] else 0.0)  # a softmax that is cast first keeps the dropped cast alone
         scores = per * layer.attention.query_heads
         cross_scores = per * layer.cross_attention.query_heads if layer.cross_attention is not None else 0.0
     return Kept(replicated=MASK * drop.hidden * hidden, split=split, scores=scores, cross_scores=cross_scores)
 
 
-def feed_forward(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+def feed_forward(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     """What the MLP or the experts of a block keep, norms and adapters left out."""
     if layer.mlp.experts:
-        return _mixture(rules, family, hidden, layer, mode, trained)
-    return _mlp(rules, family, layer, mode, trained)
+        return _mixture(rules, hidden, layer, mode, trained)
+    return _mlp(rules, layer, mode, trained)
 
 
-def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
+def _first(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
     """What the first block of a stack holds for all: cosines and sines, or the relative position bias and its buckets."""
     a = layer.attention
     if a.rotary:
         return Kept(positions=2.0 * (a.rope_dim or a.query_key_dim) * RESIDUAL[mode])
-    if not _relative(rules, family):
+    if a.position_bias is None:
         return Kept()
     squares = 8.0 if trained.attention else 0.0  # the look-up of the bias keeps its 64-bit indices
     bias = RESIDUAL[mode] * a.query_heads
-    if _own_bias(rules, family):  # every block does (``_attention``); the first reads the encoder's output for all
+    if a.position_bias == "own":  # every block does (``_attention``); the first reads the encoder's output for all
         encoded = COMPUTE[mode] * hidden if layer.cross_attention is not None and trained.attention and mode != AUTOCAST else 0.0
         return Kept(cross_replicated=encoded)
     if layer.cross_attention is None:
@@ -155,15 +154,6 @@ def _first(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     zeros = COMPUTE[mode] * a.query_heads if fused else 0.0  # the mask of cross-attention
     encoded = COMPUTE[mode] * hidden if trained.attention and mode != AUTOCAST else 0.0
     return Kept(squares=squares, cross_squares=zeros, cross_replicated=encoded, shared_squares=bias + COMPUTE[mode] * a.query_heads)
-
-
-def _relative(rules: BlockRule, family: str) -> bool:
-    """Whether a learned relative position bias is added to the scores (and kept as a mask by the fused kernels)."""
-    return family.startswith(rules.attention.relative_bias_families)
-
-
-def _own_bias(rules: BlockRule, family: str) -> bool:
-    return family.startswith(rules.attention.own_bias_families)
 
 
 def _inputs_shared(trained: Trained, matrices: Collection[Matrix], mode: Mode) -> bool:
@@ -187,11 +177,8 @@ def _mlp_readers(layer: Layer) -> list[Matrix]:
     return [m for m in layer.matrices if m.part != "attention" and m.reads in ("block", "middle")]
 
 
-def norm_rule(rules: BlockRule, family: str, layer: Layer) -> NormRule:
-    """The rule of a block's normalisations: the family's own, or that of its kind."""
-    for key, rule in rules.norms.items():
-        if key.startswith("family:") and family.startswith(key[7:]):
-            return rule
+def norm_rule(rules: BlockRule, layer: Layer) -> NormRule:
+    """The rule of a block's normalisations."""
     return rules.norms[layer.norm]
 
 
@@ -210,8 +197,8 @@ def norm_output(rule: NormRule, mode: Mode, adapter: Adapter | None) -> float:
     return rule.autocast_output if mode == HALF and adapter is not None and adapter.autocasts else COMPUTE[mode]
 
 
-def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
-    rule = norm_rule(rules, family, layer)
+def _norms(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+    rule = norm_rule(rules, layer)
     compute = COMPUTE[mode]
     readers: list[tuple[list[Matrix], bool]] = [(_query_readers(layer), trained.attention)]
     if layer.cross_attention is not None:
@@ -243,15 +230,18 @@ def _norms(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode,
     return Kept(replicated=replicated, fixed=scale_copies)
 
 
-def score_bytes(rules: BlockRule, family: str, a: Attention, mode: Mode) -> float:
+def score_widths(rules: BlockRule, a: Attention) -> Widths:
+    """Bytes that the eager path keeps of one score, softcap left out, in the three ways to train."""
+    return rules.attention.score_bytes if a.softmax_in_single else rules.attention.own_width_score_bytes
+
+
+def score_bytes(rules: BlockRule, a: Attention, mode: Mode) -> float:
     """Bytes that the eager path keeps of one attention score."""
-    scores = by_family(rules.attention.score_bytes, family, (6.0, 6.0, 4.0))
-    assert isinstance(scores, tuple)
     softcap = rules.attention.softcap_bytes[mode] if a.softcap else 0.0
-    return float(scores[mode]) + softcap
+    return score_widths(rules, a)[mode] + softcap
 
 
-def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
+def _attention(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, fused: bool, trained: Trained) -> Kept:
     a, width = layer.attention, COMPUTE[mode]
     rule = rules.attention
     output = a.query_heads * a.value_dim
@@ -276,7 +266,7 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         kept = float(queries + keys + values)
     split = width * kept
     if a.query_key_norm:
-        norm = norm_rule(rules, family, layer)
+        norm = norm_rule(rules, layer)
         own = HALF if mode == AUTOCAST else mode
         per = norm.half_input_copy + (norm.half_normalized if trained.norms else 0.0)
         per = per if own == HALF else norm.input_copy[own] + (norm.normalized[own] if trained.norms else 0.0)
@@ -284,7 +274,7 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         split += per * heads * a.query_key_dim + norm.statistics * heads
     replicated = 0.0
     if a.latent:
-        norm = norm_rule(rules, family, layer)
+        norm = norm_rule(rules, layer)
         ranks = (a.query_lora_rank or 0) + (a.key_value_lora_rank or 0)
         count = (1 if a.query_lora_rank else 0) + 1
         own = HALF if mode == AUTOCAST else mode
@@ -300,14 +290,14 @@ def _attention(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: M
         split += 4.0 * a.query_heads  # log-sum-exp of each row, 32-bit
         if rule.second_output[mode] and a.rope_dim and not a.latent and read_later:
             split += width * output
-        squares = width * a.query_heads if _relative(rules, family) else 0.0
+        squares = width * a.query_heads if a.position_bias is not None else 0.0
     else:
-        scores = score_bytes(rules, family, a, operators(mode, trained.adapter)) * a.query_heads
-    if _own_bias(rules, family) and trained.attention:
+        scores = score_bytes(rules, a, operators(mode, trained.adapter)) * a.query_heads
+    if a.position_bias == "own" and trained.attention:
         squares += 8.0  # the look-up's indices
     total = Kept(replicated=replicated, split=split, scores=scores, squares=squares, single=width * single)
     if layer.cross_attention is not None:
-        total += _cross(rules, family, layer.cross_attention, mode, fused, trained, layer)
+        total += _cross(rules, layer.cross_attention, mode, fused, trained, layer)
     return total
 
 
@@ -320,18 +310,18 @@ def _normalised_heads(layer: Layer, trained: Trained) -> int:
     return (a.query_heads if "q_proj" in roles else 0) + (a.key_value_heads if "k_proj" in roles else 0)
 
 
-def _cross(rules: BlockRule, family: str, a: Attention, mode: Mode, fused: bool, trained: Trained, layer: Layer) -> Kept:
+def _cross(rules: BlockRule, a: Attention, mode: Mode, fused: bool, trained: Trained, layer: Layer) -> Kept:
     width = COMPUTE[mode]
     queries = a.query_heads * a.query_key_dim
     keys = (a.query_heads if rules.attention.repeats_key_values[mode] or not fused else a.key_value_heads) * a.query_key_dim
     kept = width * (queries + (queries if fused or trained.attention else 0))
     read = width * 2.0 * keys  # keys and values
     replicated = 2.0 * width * queries if mode == AUTOCAST and trained.attention else 0.0  # two casts of the encoder's output
-    zeros = width * a.query_heads if _own_bias(rules, family) else 0.0  # its mask
+    zeros = width * a.query_heads if layer.attention.position_bias == "own" else 0.0  # its mask
     if fused:
         mask = zeros + (1.0 if trained.attention else 0.0)
         return Kept(split=kept + 4.0 * a.query_heads, cross=read, cross_replicated=replicated, cross_squares=mask)
-    scores = score_bytes(rules, family, a, operators(mode, trained.adapter)) * a.query_heads
+    scores = score_bytes(rules, a, operators(mode, trained.adapter)) * a.query_heads
     return Kept(split=kept, cross=read, cross_replicated=replicated, cross_scores=scores)
 
 
@@ -340,7 +330,7 @@ def activation_rule(rules: BlockRule, name: str) -> ActivationRule:
     return rules.activations.get(name, rules.activations[""])
 
 
-def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+def _mlp(rules: BlockRule, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     width, mlp = COMPUTE[mode], layer.mlp
     rule = activation_rule(rules, mlp.activation)
     down = _reading(layer, "activated", "shared_activated")
@@ -348,13 +338,11 @@ def _mlp(rules: BlockRule, family: str, layer: Layer, mode: Mode, trained: Train
     per = rule.inner[operators(mode, trained.adapter)] + (width if product else 0.0)
     if mlp.gated:
         per += width + (width if rules.gate_output_kept and not rule.keeps_output else 0.0)  # the other factor, and the activated gate
-    copy = by_family(rules.product_copies, family, (0.0, 0.0, 0.0))
-    assert isinstance(copy, tuple)
-    per += float(copy[mode]) if trained.mlp else 0.0
+    per += rules.product_copy[mode] if mlp.product_cast and trained.mlp else 0.0
     return Kept(split=per * mlp.intermediate)
 
 
-def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
+def _mixture(rules: BlockRule, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Kept:
     """Experts behind a grouped product: k sorted copies of the hidden state in and out, and the inside of k experts."""
     width, mlp = COMPUTE[mode], layer.mlp
     adapted = any(m.lora_materialized and m.name in trained.adapted for m in layer.matrices)
@@ -366,14 +354,13 @@ def _mixture(rules: BlockRule, family: str, hidden: int, layer: Layer, mode: Mod
     copies = (width * 2 if weights else width) * hidden
     routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)
     shared = inside * mlp.shared_intermediate
-    copy = by_family(rules.router_copies, family, (0.0, 0.0, 0.0))
-    assert isinstance(copy, tuple)
-    router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + float(copy[mode]) * hidden * (1.0 if trained.mlp else 0.0)
+    copy = rules.router_copy[mode] if mlp.router_in_single else 0.0
+    router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + copy * hidden * (1.0 if trained.mlp else 0.0)
     materialised = 0.0
     if adapted and not trained.mlp:  # W + BA in the products' width, the router's in its own
         for m in layer.matrices:
             if m.lora_materialized and m.name in trained.adapted:
-                materialised += m.weights * (max(width, float(copy[mode])) if m.part == "router" else width)
+                materialised += m.weights * (max(width, copy) if m.part == "router" else width)
     return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
 
 

@@ -67,14 +67,14 @@ def kinds_of(
             adapted=frozenset(entry.matrix.name for entry in adapted),
         )
         decoder = model.encoder_decoder and layer.kind == "decoder"
-        kept = block(rules, model.family, model.hidden, layer, mode, fused, flags)
+        kept = block(rules, model.hidden, layer, mode, fused, flags)
         stack = layer.kind if model.encoder_decoder else ""
         if stack not in begun:
             begun.add(stack)
             at_first = replace(flags, input_gradient=inputs_need_gradients or own)
-            more = block(rules, model.family, model.hidden, layer, mode, fused, at_first, True)
+            more = block(rules, model.hidden, layer, mode, fused, at_first, True)
             firsts.append((indices[0], more + kept.scaled(-1.0), decoder))
-        in_mlp = feed_forward(rules, model.family, model.hidden, layer, mode, flags) if reached else Kept()
+        in_mlp = feed_forward(rules, model.hidden, layer, mode, flags) if reached else Kept()
         kinds.append(
             _kind(
                 layer,
@@ -87,7 +87,7 @@ def kinds_of(
                 adapted,
                 adapter,
                 mode,
-                inside(rules, norm_rule(rules, model.family, layer), model.hidden, layer, mode, flags) if reached else None,
+                inside(rules, norm_rule(rules, layer), model.hidden, layer, mode, flags) if reached else None,
                 decoder,
             )
         )

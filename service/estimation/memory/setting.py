@@ -45,7 +45,6 @@ class Setting:
     """The scalars of a run that memory depends on; weights in elements."""
 
     stack: Stack
-    family: str
     mode: Mode
     rules: BlockRule
     loss: LossRule
@@ -104,7 +103,7 @@ class Setting:
     @property
     def written_out(self) -> bool:
         """Whether what the last norm makes on its way is known."""
-        rule = norm_rule(self.rules, self.family, self.kinds[-1].layer)
+        rule = norm_rule(self.rules, self.kinds[-1].layer)
         return self.mode == HALF and self.stack.counted and rule.backward > 0.0
 
     @property
@@ -135,7 +134,7 @@ class Setting:
     @property
     def hidden_bytes(self) -> float:
         """Bytes per element of the last norm's output."""
-        return max(RESIDUAL[self.mode], norm_output(norm_rule(self.rules, self.family, self.kinds[-1].layer), self.mode, self.adapter))
+        return max(RESIDUAL[self.mode], norm_output(norm_rule(self.rules, self.kinds[-1].layer), self.mode, self.adapter))
 
 
 def longest(run: Run) -> int | None:
@@ -191,7 +190,6 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
     total = sum((kind.split + kind.whole + kind.experts) * len(kind.indices) for kind in kinds) + embedding + head + outside
     return Setting(
         stack=stack,
-        family=model.family,
         mode=mode,
         rules=rules,
         loss=_loss(model, run, stack),
@@ -203,7 +201,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         first_positions=sum(kept.positions for _, kept, _ in firsts),
         first_squares=sum(kept.shared_squares for _, kept, _ in firsts),
         lingering_squares=sum(COMPUTE[mode] * kinds[0].layer.attention.query_heads for _, kept, _ in firsts if kept.shared_squares),
-        scores=0.0 if run.attention != "eager" else max(_scores(rules, model.family, kind, operators(mode, adapter)) for kind in kinds),
+        scores=0.0 if run.attention != "eager" else max(_scores(rules, kind, operators(mode, adapter)) for kind in kinds),
         input_gradient=_input_grads(run),
         leaf_apart=_input_grads(run) and _embeds_in_steps(model),
         embedding_masks=MASK * model.embedding_dropouts * model.hidden * (1.0 if method.embeddings or _input_grads(run) else 0.0),
@@ -234,7 +232,7 @@ def _remembered(model: Architecture, run: Essence) -> Setting:
         encoded_kept=mode != AUTOCAST
         and method.part("attention")
         and any(decoder and (kept.shared_squares or kept.cross_replicated > 0.0) for _, kept, decoder in firsts),
-        scaled_output=model.encoder_decoder and model.head_tied and model.family.startswith(rules.attention.relative_bias_families),
+        scaled_output=model.encoder_decoder and model.head_tied and model.layers[0].attention.position_bias is not None,
         head_per_token=model.head is not None and model.head.per_token,
         quantized_head=stack.quantized_outside and run.method.quantization is not None,
         kept_scale=_kept_scale(stack, run),
@@ -270,9 +268,9 @@ def _embeds_in_steps(model: Architecture) -> bool:
     return any(m.reads == "pixels" for m in model.outside) or (len(model.embeddings) > 1 and not model.encoder_decoder)
 
 
-def _scores(rules: BlockRule, family: str, kind: Kind, mode: Mode) -> float:
+def _scores(rules: BlockRule, kind: Kind, mode: Mode) -> float:
     a = kind.layer.attention
-    return score_bytes(rules, family, a, mode) * a.query_heads
+    return score_bytes(rules, a, mode) * a.query_heads
 
 
 def _mode(run: Essence, stack: Stack) -> Mode:
@@ -308,7 +306,7 @@ def _loss(model: Architecture, run: Essence, stack: Stack) -> LossRule:
         return stack.compiled_loss
     if quantization is not None and quantization.format in stack.loss_by_quantization:
         return stack.loss_by_quantization[quantization.format]
-    return next((rule for family, rule in stack.loss_by_family.items() if model.family.startswith(family)), stack.loss)
+    return stack.own_width_loss if stack.own_width_loss is not None and not model.loss_in_single else stack.loss
 
 
 def _kept_scale(stack: Stack, run: Essence) -> float:

@@ -26,10 +26,13 @@ from .profile import (
     Stack,
 )
 
-_ATTENTION = AttentionRule(repeats_key_values=(True, True, True), score_bytes={"": (6, 6, 4)})
+_ATTENTION = AttentionRule(repeats_key_values=(True, True, True), score_bytes=(6, 6, 4), own_width_score_bytes=(6, 6, 4))
+_RMS = NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2)
 BLOCKS = BlockRule(
     norms={
-        "rms": NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2),
+        "rms": _RMS,
+        "rms_scale_plus_one": _RMS,
+        "rms_two_copies": _RMS,
         "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0),
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
@@ -38,7 +41,9 @@ BLOCKS = BlockRule(
 COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    attention=AttentionRule(repeats_key_values=(True, True, True), score_bytes={"": (2, 2, 4)}, softcap_bytes=(0, 0, 0)),
+    attention=AttentionRule(
+        repeats_key_values=(True, True, True), score_bytes=(2, 2, 4), own_width_score_bytes=(2, 2, 4), softcap_bytes=(0, 0, 0)
+    ),
     gate_output_kept=False,
 )
 

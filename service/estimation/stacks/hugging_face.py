@@ -9,6 +9,9 @@ and their product; ``NewGELUActivation`` is written out in five kept steps; Gemm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ..architecture import Norm
 from .profile import (
     AUTOCAST,
     CHECKPOINTED_SCORES,
@@ -24,16 +27,12 @@ from .profile import (
     Stack,
 )
 
-T5 = ("t5", "mt5", "umt5")  # the same modules, but for where the position bias is looked up
 BLOCKS = BlockRule(
     norms={
-        "family:gemma": NormRule(
+        "rms_scale_plus_one": NormRule(
             input_copy=(4, 4, 4), normalized=(4, 4, 4), statistics=4, half_input_copy=4, half_normalized=4, trained_scale_copy=4
         ),
-        **dict.fromkeys(
-            (f"family:{name}" for name in T5),
-            NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
-        ),
+        "rms_two_copies": NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
         # Forward: the 32-bit product, its cast and that scaled. Backward: the two factors' gradients and the three steps of the power's.
         "rms": NormRule(
             input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2, forward=8, backward=20
@@ -52,38 +51,29 @@ BLOCKS = BlockRule(
     },
     attention=AttentionRule(
         repeats_key_values=(False, False, True),
-        # BERT's, too, softmaxes in the scores' own width.
-        score_bytes={
-            "": (6, 6, 4),
-            **dict.fromkeys(("gpt2", *T5, "bert", "roberta", "xlm-roberta", "camembert"), (2, 6, 4)),
-        },
+        score_bytes=(6, 6, 4),
+        own_width_score_bytes=(2, 6, 4),
         second_output=(True, True, False),
     ),
-    product_copies=dict.fromkeys(T5, (0, 2, 0)),
-    router_copies={"deepseek": (4, 0, 0)},
-    # Routers that leave the weights of the chosen experts in 32 bits, so that the experts' weighted outputs are too; others
-    # cast them back to the hidden state's width (transformers' modeling files: the router's last line).
-    routing_widths={
-        **dict.fromkeys(("mixtral", "minimax", "deepseek", "glm4_moe", "dots1", "hunyuan", "lfm2_moe"), (4, 4, 4)),
-        "": (2, 4, 4),
-    },
+    product_copy=(0, 2, 0),
+    router_copy=(4, 0, 0),
+    routing_widths=((2, 4, 4), (4, 4, 4)),
 )
 LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8))
 
 # torch.compile with the default partitioner keeps what matrix products and attention read and recomputes what lies between.
-COMPILED_NORMS = {
-    "family:gemma": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
-    **dict.fromkeys(
-        (f"family:{name}" for name in T5),
-        NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
-    ),
+COMPILED_NORMS: Mapping[Norm, NormRule] = {
+    "rms_scale_plus_one": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "rms_two_copies": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
     "rms": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
     "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
 }
 COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    attention=AttentionRule(repeats_key_values=(False, False, True), score_bytes={"": (2, 2, 4)}, softcap_bytes=(0, 0, 0)),
+    attention=AttentionRule(
+        repeats_key_values=(False, False, True), score_bytes=(2, 2, 4), own_width_score_bytes=(2, 2, 4), softcap_bytes=(0, 0, 0)
+    ),
     gate_output_kept=False,
 )
 COMPILED_LOSS = LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(4, 4, 4))
@@ -104,7 +94,7 @@ HUGGING_FACE = Stack(
     loss=LOSS,
     compiled_loss=COMPILED_LOSS,
     fused_loss=FUSED_LOSS,
-    loss_by_family=dict.fromkeys(T5, LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8))),
+    own_width_loss=LossRule(saved=(2, 6, 4), forward_extra=(2, 2, 4), backward_extra=(4, 4, 8)),
     # Qwen's GPTQ Q-LoRA script runs fp16 under DeepSpeed: no autocast, cross entropy on 16-bit logits.
     loss_by_quantization={"gptq_int4": LossRule(saved=(2, 2, 4), forward_extra=(4, 4, 4), backward_extra=(6, 6, 8))},
     selective=CHECKPOINTED_SCORES,

@@ -25,13 +25,16 @@ from .profile import (
     Stack,
 )
 
+_RMS = NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0)
 BLOCKS = BlockRule(
     norms={
-        "rms": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+        "rms": _RMS,
+        "rms_scale_plus_one": _RMS,
+        "rms_two_copies": _RMS,
         "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
-    attention=AttentionRule(repeats_key_values=(False, False, True), score_bytes={"": (6, 6, 4)}),
+    attention=AttentionRule(repeats_key_values=(False, False, True), score_bytes=(6, 6, 4), own_width_score_bytes=(6, 6, 4)),
 )
 
 LLM_FOUNDRY = Stack(

@@ -27,16 +27,23 @@ from .profile import (
     Stack,
 )
 
+_RMS = NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0)
 BLOCKS = BlockRule(
     norms={
-        "rms": NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+        "rms": _RMS,
+        "rms_scale_plus_one": _RMS,
+        "rms_two_copies": _RMS,
         "layer": NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     # The softmax, its mask and its dropped copy; the fused softmax wants four (sequence, head) pairs
     # (megatron/core/fusions/fused_softmax.py).
     attention=AttentionRule(
-        repeats_key_values=(False, False, False), score_bytes={"": (5, 5, 9)}, scores_dropped=True, fused_softmax_multiple=4
+        repeats_key_values=(False, False, False),
+        score_bytes=(5, 5, 9),
+        own_width_score_bytes=(5, 5, 9),
+        scores_dropped=True,
+        fused_softmax_multiple=4,
     ),
     gate_output_kept=False,
 )

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..architecture import Norm
+
 Mode = Literal[0, 1, 2]
 HALF: Mode = 0
 AUTOCAST: Mode = 1
@@ -49,10 +51,9 @@ class AttentionRule:
     """What attention keeps besides queries, keys, values and its output."""
 
     repeats_key_values: tuple[bool, bool, bool]  # grouped keys and values are expanded to all heads, by mode, for the fused kernels
-    score_bytes: Mapping[str, Widths]  # per score of the eager path, by family; "" is the default
+    score_bytes: Widths  # per score of the eager path, softmaxed in 32 bits
+    own_width_score_bytes: Widths  # the same where the family softmaxes in the scores' own width
     softcap_bytes: Widths = (2, 2, 4)
-    relative_bias_families: tuple[str, ...] = ("t5", "mt5", "umt5", "longt5")
-    own_bias_families: tuple[str, ...] = ("umt5",)  # of them, those whose every block looks its own up
     fused_softmax_multiple: int | None = None  # an eager softmax is one kernel where (sequence, head) pairs are a multiple of this
     scores_dropped: bool = False  # score_bytes has the mask and the dropped copy in it
     second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
@@ -62,13 +63,13 @@ class AttentionRule:
 class BlockRule:
     """What the blocks of a model keep for the backward pass."""
 
-    norms: Mapping[str, NormRule]  # by Layer.norm; "family:<model_type prefix>" goes first
+    norms: Mapping[Norm, NormRule]  # every kind of ``Layer.norm``
     activations: Mapping[str, ActivationRule]  # by activation function; "" is the default
     attention: AttentionRule
     gate_output_kept: bool = True  # gate x up keeps the activated gate
-    product_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: a cast copy for the down projection
-    router_copies: Mapping[str, Widths] = field(default_factory=dict)  # by family prefix: 32-bit copy of the hidden state for the router
-    routing_widths: Mapping[str, Widths] = field(default_factory=dict)  # of routing weights, by family; empty: unknown
+    product_copy: Widths = (0, 0, 0)  # a cast copy for the down projection, of families that cast its input
+    router_copy: Widths = (0, 0, 0)  # the 32-bit copy of the hidden state, of families whose routers read one
+    routing_widths: tuple[Widths, Widths] | None = None  # of routing weights: cast back, and left in 32 bits; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +79,6 @@ class LossRule:
     saved: Widths  # from forward to backward: the log-probabilities
     forward_extra: Widths  # on top at the end of the forward pass: logits and their 32-bit copy
     backward_extra: Widths  # on top when the backward pass starts
-
-
-def by_family(table: Mapping[str, object], family: str, default: object) -> object:
-    """The entry whose key is a prefix of the family, else the default."""
-    for prefix, value in table.items():
-        if prefix and family.startswith(prefix):
-            return value
-    return table.get("", default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +191,7 @@ class Stack:
     measured_sharding: frozenset[str] = frozenset({"none", "zero1", "zero2", "zero3", "hybrid"})
     measured_narrow: bool = False  # recipes of 8 and 4 bits
     measured_attention: frozenset[str] = frozenset({"flash", "sdpa", "eager"})
-    loss_by_family: Mapping[str, LossRule] = field(default_factory=dict)
+    own_width_loss: LossRule | None = None  # of families whose cross entropy reads the logits as they are; None: as the others'
     kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
     kept_compiled: float = 1.0
     kept_quantized: float = 1.0

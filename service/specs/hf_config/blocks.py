@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from service.estimation.architecture import Attention, Layer, Matrix, Mlp, Part, Reads, Vector
+from service.estimation.architecture import Attention, Layer, Matrix, Mlp, Norm, Part, Reads, Vector
 
 QKV = ("q_proj", "k_proj", "v_proj")
 
@@ -30,7 +30,7 @@ class Norms:
     """The normalisations of the hidden state in a block."""
 
     names: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
-    kind: str = "rms"  # "rms" | "layer"
+    kind: Norm = "rms"
     scale: bool = True
     bias: bool = False
 

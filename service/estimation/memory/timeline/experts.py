@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...numeric import Number, maximum
 from ...placement import Placement
-from ...stacks.profile import COMPUTE, RESIDUAL, by_family
+from ...stacks.profile import COMPUTE, RESIDUAL
 from ..amounts import split
 from ..blocks.kept import tokens_of
 from ..setting import Setting
@@ -32,10 +32,10 @@ class ExpertMoments:
 def expert_moments(setting: Setting, placed: Placement) -> ExpertMoments | None:
     """None where no block has experts, or the stack computes them in another way."""
     kind = next((kind for kind in reversed(setting.kinds) if kind.layer.mlp.experts), None)
-    if kind is None or not setting.rules.routing_widths:
+    if kind is None or setting.rules.routing_widths is None:
         return None
-    found = by_family(setting.rules.routing_widths, setting.family, (0.0, 0.0, 0.0))
-    assert isinstance(found, tuple)
+    cast_back, in_single = setting.rules.routing_widths
+    found = in_single if kind.layer.mlp.routing_in_single else cast_back
     r, w, h, mlp = float(found[setting.mode]), COMPUTE[setting.mode], setting.hidden, kind.layer.mlp
     tokens = tokens_of(setting, placed, kind.decoder)
     rows = tokens * (mlp.experts_per_token * placed.expert_imbalance)

@@ -73,7 +73,7 @@ def micro_batch(run: Run, setting: Setting, placed: Placement) -> MicroBatch:
     if not gated and activation_rule(setting.rules, setting.kinds[-1].layer.mlp.activation).keeps_output:
         ends = ends + tokens * (width * setting.widest / t)  # ReLU's input, which it does not keep
     # A 16-bit input is saved as it is, or beside its 32-bit copy (T5), or as that copy alone (RMS norms): which is no second input.
-    norm = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
+    norm = norm_rule(setting.rules, setting.kinds[-1].layer)
     saved = norm_input(norm, mode, setting.adapter)
     shared = counted and setting.recomputes and (RESIDUAL[mode] == 4.0 or saved != 4.0)
     masked: Number = 0.0
@@ -167,6 +167,6 @@ def _final(setting: Setting) -> float:
 
 
 def _final_norm(setting: Setting) -> float:
-    rule = norm_rule(setting.rules, setting.family, setting.kinds[-1].layer)
+    rule = norm_rule(setting.rules, setting.kinds[-1].layer)
     per = norm_input(rule, setting.mode, setting.adapter) + (rule.normalized[setting.mode] if setting.norms_trained else 0.0)
     return per * setting.hidden + rule.statistics

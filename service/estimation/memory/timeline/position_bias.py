@@ -150,7 +150,7 @@ def _until_scores(step: StageStep, kind: Kind) -> Number:
 def _before_scores(step: StageStep, kind: Kind) -> Number:
     """What a block keeps until its first scores: norm, queries, keys and values, and under autocast their weights' casts."""
     setting, micro, placed = step.rank.setting, step.micro, step.rank.placed
-    rule, mode, readers = norm_rule(setting.rules, setting.family, kind.layer), setting.mode, _readers(kind)
+    rule, mode, readers = norm_rule(setting.rules, kind.layer), setting.mode, _readers(kind)
     read = COMPUTE[mode] * setting.hidden * (len(readers) if mode == AUTOCAST else 1)
     per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden + read + sum(COMPUTE[mode] * m.outputs for m in readers)
     if setting.adapter is not None and kind.adapters:
