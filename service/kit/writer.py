@@ -1,15 +1,14 @@
 """Group commit: what several requests store at the same time is committed together.
 
 A durable commit waits for the disk, and on SQLite there is one writer. Whatever comes while a commit runs goes into the next one, so
-under load the wait is shared, and alone a request waits no longer than by itself. Nobody is told before the commit.
+under load the wait is shared, and a request that is alone waits no longer than by itself. Nobody is told before the commit.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from sqlalchemy import Connection
@@ -20,81 +19,63 @@ from .database import Database
 MOST_TOGETHER = 200
 
 Row = TypeVar("Row")
-_Waiting = tuple[Row, "asyncio.Future[None]"]
 
 
 class GroupWriter(Generic[Row]):
-    """Stores rows in a thread of its own."""
+    """Stores rows for the requests of one event loop, in a thread of its own; all but `close` is called from the loop."""
 
     def __init__(self, database: Database, store: Callable[[Connection, Sequence[Row]], None]) -> None:
         self._database = database
         self._store = store
-        self._waiting: queue.SimpleQueue[_Waiting[Row] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="group-writer")
+        self._waiting: list[tuple[Row, asyncio.Future[None]]] = []
+        self._writing = False
 
     async def write(self, row: Row) -> None:
         """Returns once the row is committed; raises what storing it raised."""
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._thread is None:
-            self._start()
-        self._waiting.put((row, told))
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((row, told))
+        if not self._writing:
+            self._writing = True
+            loop.call_soon(self._begin, loop)  # not at once: requests that came together are committed together
         await told
 
     def close(self) -> None:
-        """Store what waits, then end the thread."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._waiting.put(None)
-            thread.join()
+        """Wait for the commit that runs, and end the thread."""
+        self._thread.shutdown()
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="group-writer", daemon=True)
-                self._thread.start()
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        together, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+        done = loop.run_in_executor(self._thread, self._write, [row for row, _ in together])
+        done.add_done_callback(lambda answer: self._end(loop, together, answer))
 
-    def _run(self) -> None:
-        last = False
-        while not last:
-            entry = self._waiting.get()
-            together: list[_Waiting[Row]] = []
-            while entry is not None:
-                together.append(entry)
-                if len(together) == MOST_TOGETHER:
-                    break
-                try:
-                    entry = self._waiting.get_nowait()
-                except queue.Empty:
-                    break
-            last = entry is None
-            if together:
-                self._write(together)
+    def _end(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        together: list[tuple[Row, asyncio.Future[None]]],
+        answer: asyncio.Future[list[BaseException | None]],
+    ) -> None:
+        if self._waiting:
+            self._begin(loop)
+        else:
+            self._writing = False
+        for (_, told), error in zip(together, answer.result(), strict=True):
+            if told.done():  # its request was given up
+                continue
+            if error is None:
+                told.set_result(None)
+            else:
+                told.set_exception(error)
 
-    def _write(self, together: list[_Waiting[Row]]) -> None:
-        error: BaseException | None = None
+    def _write(self, rows: list[Row]) -> list[BaseException | None]:
+        """Store rows and commit; what went wrong with each."""
         try:
             with self._database.write() as work:
-                self._store(work.connection, [row for row, _ in together])
+                self._store(work.connection, rows)
                 work.commit()
-        except (DataError, IntegrityError) as refused:  # of one row: the others are not to suffer for it
-            if len(together) > 1:
-                for entry in together:
-                    self._write([entry])
-                return
-            error = refused
-        except BaseException as failed:
-            error = failed
-        for loop in {told.get_loop() for _, told in together}:
-            loop.call_soon_threadsafe(_tell, [told for _, told in together if told.get_loop() is loop], error)
-
-
-def _tell(futures: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
-    for told in futures:
-        if told.done():  # its request was given up
-            continue
-        if error is None:
-            told.set_result(None)
-        else:
-            told.set_exception(error)
+        except (DataError, IntegrityError) as error:  # of one row: the others are not to suffer for it
+            return [error] if len(rows) == 1 else [told for row in rows for told in self._write([row])]
+        except Exception as error:
+            return [error] * len(rows)
+        return [None] * len(rows)

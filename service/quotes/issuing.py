@@ -18,6 +18,7 @@ from service.kit import documents
 from service.kit.database import Database
 from service.kit.documents import Body
 from service.kit.identifiers import uuid7
+from service.kit.packing import pack
 from service.kit.problems import invalid
 from service.kit.security import Caller
 from service.specs.load import parse
@@ -31,16 +32,18 @@ Measurement = dict[str, Any]  # of a pilot, as it came: code, value, how it was 
 
 MOST_BYTES_AT_ONCE = 16 * 1024  # of a body that is priced on the event loop
 
+MOST_REMEMBERED = 20  # priced runs of one request
+
+# What a spec says of a run without changing its price.
+_NAMES_OF_A_RUN = frozenset({"name", "project", "labels", "external_ref"})
+
 # A pilot measures one of these: either says how fast the run is.
 SPEEDS = frozenset({"time.step", "throughput.input_tokens_per_second"})
 
 # What a pilot measured holds as long as nothing of the step changes: a change to these leaves it alone.
 BESIDE_THE_STEP = frozenset(
     {
-        "name",
-        "project",
-        "labels",
-        "external_ref",
+        *_NAMES_OF_A_RUN,
         "checkpointing",
         "data_pipeline",
         "evaluation",
@@ -90,6 +93,7 @@ class Priced:
         hardware = run.hardware
         items = {item["code"]: item for item in self.quote["items"]}
         step = items["time.step"]
+        document = self._document()
         return repository.New(
             id=uuid7(),
             team_id=team_id,
@@ -97,9 +101,10 @@ class Priced:
             engine_version=self._engine,
             calibration_version=self._calibration,
             supersedes_id=supersedes_id,
-            received=documents.encode(self.received),
+            received=pack(documents.encode(self.received)),
             pilot=documents.dump(self.pilot) if self.pilot else None,
-            document=self._document(),
+            document=document,
+            packed=pack(document),
             columns={
                 "name": spec.name,
                 "project": spec.project,
@@ -120,19 +125,29 @@ class Priced:
 
 
 class Desk:
-    """Prices specs for one caller; what it looks up (corrections) it looks up once."""
+    """Prices specs for one caller; what it looks up (corrections) it looks up once, and of equal runs it prices the first."""
 
     def __init__(self, database: Database, caller: Caller) -> None:
         self._database = database
         self._caller = caller
         self._calibrations: dict[str | None, corrections.Calibration | None] = {}
+        self._priced: dict[bytes, tuple[corrections.Pinned, Mapping[str, Any]]] = {}  # by what of a spec decides the price
 
     def price(self, received: Any, *, pilot: Sequence[Measurement] = ()) -> Priced:
         """Price a run spec as it came; raises `Invalid` with a pointer to every fault."""
         spec = parse(received)
         resolved = resolve(spec)
-        draft = _draft(self._caller, received, spec, resolved, self._calibration(spec.calibration), pilot)
-        return draft.finish()
+        pinned = _pinned(self._caller, spec, resolved.run, self._calibration(spec.calibration), pilot)
+        decisive = documents.encode([{name: received[name] for name in received if name not in _NAMES_OF_A_RUN}, list(pilot)])
+        known = self._priced.get(decisive)
+        if known is not None and known[0] == pinned:  # labels decide about corrections
+            quote = {**known[1], "spec": resolved.spec, "provenance": resolved.provenance, "warnings": [*known[1]["warnings"]]}
+            return Priced(received, spec, resolved.run, quote, list(pilot))
+        priced = _draft(received, spec, resolved, pinned, pilot).finish()
+        if len(self._priced) >= MOST_REMEMBERED:
+            self._priced.clear()
+        self._priced[decisive] = (pinned, {**priced.quote, "warnings": [*priced.quote["warnings"]]})
+        return priced
 
     def corrections_for(self, received: Any, run: Run) -> Corrections:
         """What own measurements say about a run of this spec."""
@@ -162,17 +177,18 @@ class _Draft:
         return Priced(self.received, self.spec, self.resolved.run, quote, list(self.pilot))
 
 
-def _draft(
-    caller: Caller,
-    received: Any,
-    spec: RunSpec,
-    resolved: Resolved,
-    calibration: corrections.Calibration | None,
-    pilot: Sequence[Measurement] = (),
-) -> _Draft:
-    measured = {measurement["code"]: measurement["value"] for measurement in pilot}
-    pinned = corrections.apply(calibration, _facts(caller, spec, resolved.run, measured), resolved.run.interval_coverage)
-    return _Draft(received, spec, resolved, pinned, quoting.estimated(resolved, pinned.factors, measured), pilot)
+def _pinned(
+    caller: Caller, spec: RunSpec, run: Run, calibration: corrections.Calibration | None, pilot: Sequence[Measurement] = ()
+) -> corrections.Pinned:
+    return corrections.apply(calibration, _facts(caller, spec, run, _values(pilot)), run.interval_coverage)
+
+
+def _draft(received: Any, spec: RunSpec, resolved: Resolved, pinned: corrections.Pinned, pilot: Sequence[Measurement] = ()) -> _Draft:
+    return _Draft(received, spec, resolved, pinned, quoting.estimated(resolved, pinned.factors, _values(pilot)), pilot)
+
+
+def _values(pilot: Sequence[Measurement]) -> dict[str, float]:
+    return {measurement["code"]: measurement["value"] for measurement in pilot}
 
 
 def _facts(caller: Caller, spec: RunSpec, run: Run, pilot: Mapping[str, float]) -> Facts:
@@ -206,7 +222,7 @@ async def price_body(database: Database, caller: Caller, body: Body) -> Priced:
     resolved = resolve(spec)
     known = corrections.remembered(database, caller.team_id, spec.calibration)
     calibration = known[0] if known else await run_in_threadpool(corrections.find, database, caller.team_id, spec.calibration)
-    draft = _draft(caller, received, spec, resolved, calibration)
+    draft = _draft(received, spec, resolved, _pinned(caller, spec, resolved.run, calibration))
     return draft.finish() if draft.estimate.fits in (True, None) else await run_in_threadpool(draft.finish)
 
 

@@ -31,9 +31,9 @@ from sqlalchemy import (
 )
 
 from service.kit import documents
-from service.kit.database import UtcDateTime, id_column, insert, metadata, team_column
+from service.kit.database import UtcDateTime, id_column, insert, insert_plain, metadata, team_column
 from service.kit.identifiers import is_identifier
-from service.kit.packing import Packed
+from service.kit.packing import Frame, Packed
 
 quotes = Table(
     "quotes",
@@ -127,9 +127,10 @@ class New:
     engine_version: str
     calibration_version: str | None
     supersedes_id: str | None = None
-    received: bytes
+    received: Frame
     pilot: str | None = None
     document: bytes
+    packed: Frame  # the document: compressed where it is made, since the thread that stores would wait for Python's lock after it
     columns: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
     status: str = "open"
@@ -161,7 +162,7 @@ def add(connection: Connection, new: Iterable[New]) -> None:
                 "calibration_version": quote.calibration_version,
                 "received": quote.received,
                 "pilot": quote.pilot,
-                "document": quote.document,
+                "document": quote.packed,
                 **quote.columns,
             }
         )
@@ -170,7 +171,7 @@ def add(connection: Connection, new: Iterable[New]) -> None:
             events.append((quote.supersedes_id, quote.created_at))
     for table, values in ((quotes, rows), (quote_labels, labels)):
         if values:
-            connection.execute(table.insert(), values)
+            insert_plain(connection, table, values)
     for quote_id, moment in events:
         record_event(connection, quote_id, "superseded", moment)
 

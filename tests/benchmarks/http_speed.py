@@ -62,11 +62,13 @@ class Variant:
     process: int
     path: str
     quotes: int = 1  # in a request
+    alike: bool = False  # the specs of one request differ in their names alone
 
     def requests(self) -> Iterator[bytes]:
         """Requests as bytes, each with another spec."""
         for number in itertools.count():
-            specs = [SPEC | {"data": {"total_tokens": 10**12 + number * self.quotes + index}} for index in range(self.quotes)]
+            ids = range(number * self.quotes, (number + 1) * self.quotes)
+            specs = [SPEC | {"name": f"run {i}", "data": {"total_tokens": 10**12 + (number if self.alike else i)}} for i in ids]
             body = json.dumps({"specs": specs} if self.path.endswith("batch") else specs[0]).encode()
             head = f"POST {self.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             yield head.encode() + body
@@ -180,6 +182,7 @@ def main() -> None:
                 Variant(f"preview, {name}", *place, "/v1/quotes/preview"),
                 Variant(f"stored, {name}", *place, "/v1/quotes"),
                 Variant(f"batch of {options.batch}, {name}", *place, "/v1/quotes/batch", options.batch),
+                Variant(f"batch of {options.batch} equal runs, {name}", *place, "/v1/quotes/batch", options.batch, True),
             ]
         measure(variants, options.seconds, options.rounds, options.clients)
 
@@ -193,7 +196,7 @@ def measure(variants: list[Variant], seconds: float, rounds: int, clients: int) 
         for variant in variants:
             found[variant.name].append(asyncio.run(load(variant, seconds, 2 if variant.quotes > 1 else clients)))
     print(f"{rounds} rounds of {seconds} s, {clients} clients; medians, and ratios of the same round\n")
-    print(f"{'variant':26} {'quotes/s':>9} {'CPU us':>7}   ratio")
+    print(f"{'variant':36} {'quotes/s':>9} {'CPU us':>7}   ratio")
     for variant in variants:
         rows = found[variant.name]
         kind, _, database = variant.name.partition(", ")
@@ -203,7 +206,7 @@ def measure(variants: list[Variant], seconds: float, rounds: int, clients: int) 
             rates = [row[0] / other[0] for row, other in zip(rows, found[against], strict=True)]
             costs = [other[1] / row[1] for row, other in zip(rows, found[against], strict=True)]
             told = f"{statistics.median(rates):.2f} of {against} (by CPU {statistics.median(costs):.2f})"
-        print(f"{variant.name:26} {statistics.median(r for r, _ in rows):9.0f} {statistics.median(c for _, c in rows):7.0f}   {told}")
+        print(f"{variant.name:36} {statistics.median(r for r, _ in rows):9.0f} {statistics.median(c for _, c in rows):7.0f}   {told}")
 
 
 if __name__ == "__main__":

@@ -42,10 +42,10 @@ def main() -> None:
     documents_ = quotes()
     random.Random(1).shuffle(documents_)
     trained, others = documents_[::2], documents_[1::2]
-    dictionary = zstandard.train_dictionary(SIZE_BYTES, trained, dict_id=number, level=packing.LEVEL)
+    dictionary = zstandard.train_dictionary(SIZE_BYTES, trained, dict_id=number, level=1)
     path = packing.FOLDER / f"{number}.zdict"
     path.write_bytes(dictionary.as_bytes())
-    compressor = zstandard.ZstdCompressor(level=packing.LEVEL, dict_data=dictionary, write_checksum=True)
+    compressor = zstandard.ZstdCompressor(compression_params=packing.PARAMETERS, dict_data=dictionary)
     sizes = [len(compressor.compress(document)) for document in others]
     print(f"{path}: SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}")
     print(

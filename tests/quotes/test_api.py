@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from service import __version__
 from service.kit.database import Database
-from service.quotes import examples, repository
+from service.quotes import examples, quoting, repository
 from service.quotes.issuing import merge_patch
 
 SPEC = examples.SPEC
@@ -406,11 +406,11 @@ def test_columns_of_items_without_a_number_are_null(client: TestClient, database
     assert row == (None, None, None)
 
 
-def test_a_stored_quote_takes_less_than_a_tenth_of_its_answer(client: TestClient, database: Database) -> None:
+def test_a_stored_quote_takes_less_than_a_seventh_of_its_answer(client: TestClient, database: Database) -> None:
     answer = client.post("/v1/quotes", json=SPEC)
     with database.read() as connection:
         size = connection.execute(text("SELECT length(document) + length(received) FROM quotes")).scalar_one()
-    assert size < len(answer.content) / 10
+    assert size < len(answer.content) / 7
 
 
 def test_columns_hold_what_lists_filter_by(client: TestClient, database: Database) -> None:
@@ -431,3 +431,24 @@ def test_columns_hold_what_lists_filter_by(client: TestClient, database: Databas
             "external_id": "cluster-a/123456",
         }.items()
     )
+
+
+def test_equal_runs_of_a_batch_are_priced_once_and_answered_as_if_alone(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specs that differ in what a run is called share the work; each answer is what the spec alone gets."""
+    calls = []
+    estimated = quoting.estimated
+
+    def count(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return estimated(*arguments)
+
+    named = [SPEC | {"name": f"run {number}", "labels": {"team": f"team {number}"}} for number in range(3)]
+    other = SPEC | {"sequence_length": 4096}
+    alone = [client.post("/v1/quotes/preview", json=spec).json() for spec in (*named, other)]
+    monkeypatch.setattr(quoting, "estimated", count)
+    entries = client.post("/v1/quotes/batch", json={"specs": [*named, other]}).json()["items"]
+    assert len(calls) == 2
+    own = ("id", "created_at")
+    assert [{k: v for k, v in entry["quote"].items() if k not in own} for entry in entries] == [
+        {k: v for k, v in quote.items() if k not in own} for quote in alone
+    ]
