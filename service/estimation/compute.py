@@ -19,6 +19,9 @@ NO_SHAPE = "the model's layers and hidden size are not known, only a parameter c
 HF_EXAMPLE = "PyTorch 2.13 with transformers 5.24 and PEFT 0.21"
 
 
+Figures = Mapping[str, Number | None]  # FLOPs of the whole run by the code of their item; None where they cannot be computed
+
+
 @dataclass(frozen=True, slots=True)
 class Executed:
     """What the framework executes, and its parts."""
@@ -146,7 +149,7 @@ def _variable_length(run: Run) -> bool:
     return packed and run.attention == "flash"
 
 
-def figures(run: Run, work: Workload, parameters: Parameters) -> dict[str, Number | None]:
+def figures(run: Run, work: Workload, parameters: Parameters) -> Figures:
     """The value of every compute item by its code; None where the spec does not allow it to be computed."""
     return {**_model(run, work), **_rules(run, work, parameters), **_executed(run, work)}
 
@@ -186,9 +189,8 @@ def _executed(run: Run, work: Workload) -> dict[str, Number | None]:
     return dict(zip(codes, (exact(found.total), found.forward, found.backward, found.recompute), strict=True))
 
 
-def items(run: Run, work: Workload, parameters: Parameters) -> list[Item]:
+def items(run: Run, work: Workload, values: Figures) -> list[Item]:
     """The compute items of a quote."""
-    values = figures(run, work, parameters)
     return [*_model_items(run, work, values), *_rule_items(run, work, values), *_executed_items(run, work, values)]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
+from .item_sums import whole
 from .items import Item, Warning, no_effect, unknown
 from .run import Rate, Run
-from .wholes import whole
 
 GIB = 1024**3
 SECONDS_PER_MONTH = 30.4375 * 86400  # a twelfth of a Julian year
@@ -23,6 +23,7 @@ class _Amount:
     expected: float
     low: float | None
     high: float | None
+    plain: float | None  # of the formulas alone, where corrections moved it
     words: str
 
 
@@ -102,11 +103,14 @@ def _priced(code: str, parent: str, run: Run, rate: Rate, item: Lookup) -> Item:
         basis="given",
         assumptions=(amount.words, origin),
         parent=parent,
+        uncalibrated=None if amount.plain is None else _times(rate.amount, amount.plain),
     )
 
 
 def _times(rate: str, amount: float) -> float:
     """Rate times amount, rounded once at the end to a millionth."""
+    if amount != amount:
+        return amount  # NaN: the formulas alone give none
     with localcontext() as context:
         context.prec = 200
         return float((Decimal(rate) * Decimal(amount)).quantize(Decimal("0.000001")))
@@ -126,14 +130,7 @@ def _amount(run: Run, rate: Rate, item: Lookup) -> _Amount | str:
         for one, name in ((stored, "storage.total"), (clock, "time.wall_clock")):
             if one is None or one.expected is None:
                 return f"{name} is not known" + (f": {one.reason}" if one is not None and one.reason else "")
-        assert stored is not None and clock is not None and stored.expected is not None and clock.expected is not None
-        months = clock.expected / SECONDS_PER_MONTH
-        return _Amount(
-            stored.expected / GIB * months,
-            None if stored.low is None else stored.low / GIB * months,
-            None if stored.high is None else stored.high / GIB * months,
-            f"storage.total held for the wall clock, {months:.4g} months; what is kept after the run costs on",
-        )
+        return "storage.total is not known" if stored is None or clock is None else _stored(stored, clock)
     prefix = "cpu_hours." if rate.resource == "cpu_hour" else "human_hours."
     names = ("tools", "tokenization", "data_preparation") if prefix == "cpu_hours." else ("review", "evaluation")
     found = [one for one in (item(prefix + name) for name in names) if one is not None]
@@ -145,9 +142,26 @@ def _amount(run: Run, rate: Rate, item: Lookup) -> _Amount | str:
     )
 
 
+def _stored(stored: Item, clock: Item) -> _Amount:
+    """What is stored, in GiB-months of the wall clock."""
+    bytes_, seconds = float(stored.expected or 0.0), float(clock.expected or 0.0)
+    months = seconds / SECONDS_PER_MONTH
+    plain = None
+    if stored.uncalibrated is not None or clock.uncalibrated is not None:
+        before = bytes_ if stored.uncalibrated is None else stored.uncalibrated
+        plain = before / GIB * ((seconds if clock.uncalibrated is None else clock.uncalibrated) / SECONDS_PER_MONTH)
+    return _Amount(
+        bytes_ / GIB * months,
+        None if stored.low is None else stored.low / GIB * months,
+        None if stored.high is None else stored.high / GIB * months,
+        plain,
+        f"storage.total held for the wall clock, {months:.4g} months; what is kept after the run costs on",
+    )
+
+
 def _of(one: Item | None, name: str) -> _Amount | str:
     if one is None:
         return f"{name} is not computed"
     if one.expected is None:
         return one.reason if one.reason and " is not known: " in one.reason else f"{name} is not known: {one.reason}"
-    return _Amount(float(one.expected), one.low, one.high, name)
+    return _Amount(float(one.expected), one.low, one.high, one.uncalibrated, name)

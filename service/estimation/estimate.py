@@ -1,29 +1,32 @@
 """One estimate: every item of a run, from tokens to cost, in the order a budget is made.
 
-Tokens, FLOPs, time, memory, storage, reserves, cost. Corrections from own measurements act on the drivers (the step time, a
-peak, a checkpoint) and everything derived from them follows.
+Each topic first computes its figures, then describes them as items. Corrections from own measurements act on the drivers (the
+step time, a checkpoint, a peak); figures that follow from them are computed beside those of the formulas alone, and every item
+that moved says so (``correction.stated``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from . import compute, cost, efficiency, job, memory, parameters, post_training, reserves, scaling_items, storage, tokens
-from . import step_time as prediction
-from .correction import Corrections, Factor
-from .efficiency import Flops, Speed
-from .items import Item, Ledger, Warning
+from . import compute, cost, memory, parameters, post_training, reserves, scaling_items, speed_items, step_time, storage, tokens, wall_clock
+from . import speed as speeds
+from .correction import Corrections, stated
+from .items import Item, Items, Warning
 from .memory import MemoryEstimate
 from .memory.peaks.figures import Fits
 from .parameters import Parameters
+from .post_training import Pace
 from .run import Run
-from .stated import state
-from .step_time import StepTime
-from .storage import CheckpointBytes
+from .speed import CountedFlops, Known, Speed
+from .storage import CheckpointBytes, Written
 from .tokens import Workload
+from .wall_clock import TimedRun, WallClock
 from .warnings import warnings
+
+NOTHING_MEASURED: Corrections = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class Estimate:
     run: Run
     parameters: Parameters
     workload: Workload
-    items: Ledger
+    items: Items
     memory: MemoryEstimate
     speed: Speed
     fits: Fits
@@ -43,115 +46,82 @@ class Estimate:
 
 def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     """Every item of a run. The same run and corrections give the same items to the last bit."""
-    result = _estimate(run, corrections or {})
-    if corrections:
-        state(result.items, _estimate(run, {}).items, corrections)
-    return result
-
-
-def _estimate(run: Run, factors: Corrections) -> Estimate:
+    measured = corrections or NOTHING_MEASURED
     counts = parameters.count(run)
     work = tokens.workload(run)
-    items = Ledger()
+    flops = compute.figures(run, work, counts)
+    known = _known(run, counts, work, flops)
+    driven = _driven(known, counts, work, measured)
+    plain = _driven(known, counts, work, NOTHING_MEASURED) if measured else driven
+    used = memory.estimate(run, counts, measured)
+
+    items = Items()
     items.extend(tokens.items(run, work))
-    items.extend(compute.items(run, work, counts))
+    items.extend(compute.items(run, work, flops))
     items.extend(scaling_items.items(run, counts.active, work.input_tokens))
-
-    flops = _flops(counts, work, items.expected)
-    predicted = None if run.efficiency.given else prediction.predict(run, counts, work)
-    speed = efficiency.speed(
-        run,
-        steps=work.steps,
-        tokens=work.input_tokens,
-        flops=flops,
-        predicted=predicted,
-        why_not=prediction.why_not(run) or work.reason or "",
-        correction=factors.get("time.step"),
-    )
-    checkpoint = _checkpoint(run, counts, factors)
-    whole = job.estimate(
-        run,
-        work,
-        counts,
-        step=speed.step if checkpoint is not None else None,
-        training=speed.training,
-        checkpoint=checkpoint,
-        training_lower_bound=speed.lower_bound,
-        training_basis=speed.basis,
-        unknown_reason=speed.reason or (storage.NO_ADAPTER_SIZE if checkpoint is None else efficiency.NO_STEPS),
-        operations=factors.get("time.wall_clock"),
-    )
-    items.extend(efficiency.items(speed, steps=work.steps))
-    items.extend(whole.items)
-    _mark(items.get("device_hours.training"), speed)
-    amounts = {"input_tokens": work.input_tokens, "target_tokens": work.target_tokens, "tensor_positions": work.tensor_positions}
-    items.extend(efficiency.throughput_items(run, speed, amounts, _steps(run, work), work.steps))
-    items.extend(efficiency.efficiency_items(run, speed, flops))
-
-    used = memory.estimate(run, counts, factors)
+    items.extend(speed_items.items(driven.speed, plain.speed, known.steps))
+    reserved = _wall_clock(items, driven, plain, measured)
+    items.extend(speed_items.throughput_items(known, driven.speed, plain.speed, _amounts(work), _full_steps(run, work)))
+    items.extend(speed_items.utilisation_items(run, driven.speed, plain.speed, known.flops))
     items.extend(used.items)
-
-    stored = storage.items(run, checkpoint, whole.saves, unique_tokens=work.unique_tokens, steps=work.steps)
-    items.extend(_corrected(stored, factors))
-
-    hours = items["device_hours.run"]
-    after = post_training.items(
-        run, work, counts, seconds_per_forward_token=whole.seconds_per_forward_token, training_hours=items["device_hours.training"]
+    items.extend(
+        storage.items(run, driven.written, plain.written, unique_tokens=work.unique_tokens, steps=known.steps, corrections=measured)
     )
-    small_runs = reserves.ablation(run, hours)
-    again = reserves.rerun(run, hours)
-    items.extend(whole.reserves)
-    # In the order of the sum, so that adding the parts up as they stand gives the whole to the last bit.
-    items.extend(small_runs)
-    items.add(again)
-    items.extend(after)
-    parts = [item for item in (*small_runs, again, *after) if item.parent == "device_hours.total"]
-    items.add(reserves.budget(hours, parts, decoded=any(item.code in post_training.DECODED for item in after)))
+    items.extend(reserved)
+    _device_hours(items, run, counts, work, driven, plain)
     items.extend(cost.items(run, items.get))
+    if measured:
+        items = Items.of(stated(item, measured) for item in items)
+
     return Estimate(
         run=run,
         parameters=counts,
         workload=work,
         items=items,
         memory=used,
-        speed=speed,
+        speed=driven.speed,
         fits=used.fits,
-        evidence=predicted.evidence if isinstance(predicted, StepTime) else (),
-        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=used.fits, steps=work.steps)),
+        evidence=() if known.predicted is None else known.predicted.evidence,
+        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=used.fits, steps=known.steps)),
     )
 
 
 def training_device_hours(run: Run, corrections: Corrections | None = None) -> float | None:
     """``device_hours.training`` alone: what alternatives are compared by."""
-    factors = corrections or {}
     counts, work = parameters.count(run), tokens.workload(run)
-    speed = efficiency.speed(
-        run,
-        steps=work.steps,
-        tokens=work.input_tokens,
-        flops=_flops(counts, work, compute.figures(run, work, counts).get),
-        predicted=None if run.efficiency.given else prediction.predict(run, counts, work),
-        why_not=prediction.why_not(run) or work.reason or "",
-        correction=factors.get("time.step"),
-    )
+    known = _known(run, counts, work, compute.figures(run, work, counts))
+    speed = speeds.figures(known, (corrections or NOTHING_MEASURED).get("time.step"))
     if speed.training is None or run.hardware is None:
         return None
     return float(speed.training.expected) * run.hardware.device_count / 3600
 
 
-def _flops(counts: Parameters, work: Workload, value: Callable[[str], Any]) -> Flops:
-    """The run's work in every convention; ``value`` gives that of a compute item by its code."""
-    active, read = counts.active, work.input_tokens
-    return Flops(
-        six_nd=value("compute.6nd"),
-        causal=value("compute.training"),
-        full_attention=value("compute.training_full_attention"),
-        recompute=value("compute.recompute"),
-        forward_6nd=None if read is None else 2.0 * active * read,
+# -- what the speed is told from ---------------------------------------------------------------------------------------
+def _known(run: Run, counts: Parameters, work: Workload, flops: compute.Figures) -> Known:
+    read = work.input_tokens
+    counted = CountedFlops(
+        six_nd=flops["compute.6nd"],
+        causal=flops["compute.training"],
+        full_attention=flops["compute.training_full_attention"],
+        recompute=flops["compute.recompute"],
+        forward_6nd=None if read is None else 2.0 * counts.active * read,
+    )
+    return Known(
+        run=run,
+        steps=work.steps,
+        tokens=read,
+        flops=counted,
+        predicted=None if run.efficiency.given else step_time.predict(run, counts, work),
+        why_not=step_time.why_not(run) or work.reason or "",
     )
 
 
-def _steps(run: Run, work: Workload) -> float | None:
+def _amounts(work: Workload) -> dict[str, Any]:
+    """What throughputs count."""
+    return {"input_tokens": work.input_tokens, "target_tokens": work.target_tokens, "tensor_positions": work.tensor_positions}
+
+
+def _full_steps(run: Run, work: Workload) -> float | None:
     """Steps of the run, a last one that is not full counted as its part."""
     if work.sequences is None:
         return None
@@ -160,39 +130,73 @@ def _steps(run: Run, work: Workload) -> float | None:
     return float(work.sequences / work.sequences_per_step)
 
 
-def _checkpoint(run: Run, counts: Parameters, factors: Corrections) -> CheckpointBytes | None:
+# -- what corrections move ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Driven:
+    """Figures that hang on drivers which own measurements may correct."""
+
+    speed: Speed
+    timed: TimedRun | None  # None where the time of training is not known, for ``reason``
+    clock: WallClock | None
+    reason: str
+    written: Written
+    seconds_per_forward_token: float | None
+
+
+def _driven(known: Known, counts: Parameters, work: Workload, measured: Corrections) -> _Driven:
+    run, hardware = known.run, known.run.hardware
+    checkpoint = _checkpoint(run, counts, measured)
+    speed = speeds.figures(known, measured.get("time.step"))
+    if speed.training is None or hardware is None:
+        reason = "no hardware is given" if hardware is None else speed.reason or ""
+        saves = wall_clock.saves_without_time(run, known.steps, reason)
+        written = Written(checkpoint=checkpoint, saves=saves)
+        return _Driven(speed=speed, timed=None, clock=None, reason=reason, written=written, seconds_per_forward_token=None)
+    timed = TimedRun(
+        run=run, hardware=hardware, workload=work, parameters=counts, step=speed.step, training=speed.training, checkpoint=checkpoint
+    )
+    clock = wall_clock.figures(timed, measured.get("time.wall_clock"))
+    per_token = wall_clock.seconds_per_forward_token(timed)
+    return _Driven(
+        speed=speed,
+        timed=timed,
+        clock=clock,
+        reason="",
+        written=Written(checkpoint=checkpoint, saves=wall_clock.saves(clock)),
+        seconds_per_forward_token=None if per_token is None else per_token.expected,
+    )
+
+
+def _checkpoint(run: Run, counts: Parameters, measured: Corrections) -> CheckpointBytes | None:
     """Bytes of one checkpoint, corrected by what own checkpoints took; None where the adapters' size is not known."""
     if counts.trainable is None:
         return None
     checkpoint = storage.checkpoint_bytes(run, counts)
-    full, weights = factors.get("storage.checkpoint_full"), factors.get("storage.checkpoint_weights")
-    if full is not None:
-        checkpoint = replace(checkpoint, full=checkpoint.full * full.factor)
-    if weights is not None:
-        checkpoint = replace(checkpoint, weights=checkpoint.weights * weights.factor)
-    return checkpoint
+    return storage.corrected(checkpoint, measured) if measured else checkpoint
 
 
-def _corrected(items: Iterable[Item], factors: Corrections) -> Iterable[Item]:
-    """Checkpoint items say that they are calibrated."""
-    for item in items:
-        factor = factors.get(item.code) if item.code.startswith("storage.checkpoint_") else None
-        if factor is not None and item.expected is not None:
-            _calibrated(item, factor)
-        yield item
+# -- topics that stand on others ---------------------------------------------------------------------------------------
+def _wall_clock(items: Items, driven: _Driven, plain: _Driven, measured: Corrections) -> tuple[Item, ...]:
+    """Adds the times of the whole job; answers with the reserves that follow from them, which stand further down."""
+    if driven.timed is None or driven.clock is None or plain.clock is None:
+        items.extend(wall_clock.unknown_items(driven.reason))
+        return ()
+    training, whole_jobs = items["time.training"], measured.get("time.wall_clock")
+    described = wall_clock.items(driven.timed, driven.clock, plain.clock, training, whole_jobs)
+    items.extend(described.items)
+    return described.reserves
 
 
-def _calibrated(item: Item, factor: Factor) -> None:
-    """State the correction that an item's expected value already contains."""
-    assert item.expected is not None
-    item.basis, item.n, item.factor = "calibrated", factor.n, factor.factor
-    item.uncalibrated = item.expected / factor.factor
-    item.low, item.high = item.expected * factor.low, item.expected * factor.high
-
-
-def _mark(hours: Item | None, speed: Speed) -> None:
-    """Pure training hours follow the step time, correction included."""
-    if hours is None or hours.expected is None or speed.correction is None or speed.training is None or speed.uncalibrated is None:
-        return
-    hours.n, hours.factor = speed.correction.n, speed.correction.factor
-    hours.uncalibrated = hours.expected / speed.training.expected * speed.uncalibrated
+def _device_hours(items: Items, run: Run, counts: Parameters, work: Workload, driven: _Driven, plain: _Driven) -> None:
+    """Adds what is spent beside the run, in the order of the sum, so that the parts as they stand give the whole to the last bit."""
+    hours = items["device_hours.run"]
+    pace = Pace(
+        seconds_per_token=driven.seconds_per_forward_token,
+        plain=plain.seconds_per_forward_token,
+        training_hours=items["device_hours.training"],
+    )
+    after = post_training.items(run, work, counts, pace)
+    beside = [*reserves.ablation(run, hours), reserves.rerun(run, hours), *after]
+    items.extend(beside)
+    parts = [item for item in beside if item.parent == "device_hours.total"]
+    items.add(reserves.budget(hours, parts, decoded=any(item.code in post_training.DECODED for item in after)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from .architecture import Attention
+from .parameters import Parameters
 from .run import Hardware, Run
 from .spread import Spread, multiples
 
@@ -52,7 +52,7 @@ def devices_of_a_copy(hardware: Hardware | None, weight_bytes: float) -> int:
     return min(spread_over, hardware.device_count)
 
 
-def decode(run: Run, parameters: Any, generated: float, context: float, batch: int) -> Decoded:
+def decode(run: Run, parameters: Parameters, generated: float, context: float, batch: int) -> Decoded:
     """Seconds in which all devices generate tokens: per decoding step max(bytes / bandwidth, FLOPs / peak) of each copy.
 
     ``context`` is the mean length that a generated token attends to; ``batch`` the sequences each copy decodes at once.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
 
-from . import other_hours
+from . import hours_off_device
 from .generation import ROLLOUT_BATCH, decode
+from .item_sums import whole
 from .items import Basis, Item, unknown
+from .parameters import Parameters
 from .run import Run
 from .spread import Spread, exactly
-from .wholes import whole
+from .tokens import Workload
 
 AT_TRAINING_EFFICIENCY = frozenset(
     f"device_hours.{name}" for name in ("log_probabilities", "reference", "reward", "value_model", "judge", "update_epochs")
@@ -18,31 +20,18 @@ DECODED = frozenset({"device_hours.rollouts", "device_hours.preference_pairs"})
 BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole model
 
 
-class Work(Protocol):
-    """What post-training needs to know of the tokens."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a token forward costs on all devices together, at the training's own efficiency."""
 
-    @property
-    def input_tokens(self) -> Any:
-        """Tokens read."""
-
-    @property
-    def unique_tokens(self) -> Any:
-        """Tokens that differ."""
+    seconds_per_token: float | None  # of the whole job; None where it is not known
+    plain: float | None  # ... without corrections
+    training_hours: Item  # ``device_hours.training``, whose uncertainty every pass shares
 
 
-def items(
-    run: Run,
-    work: Work,
-    parameters: Any,
-    *,
-    seconds_per_forward_token: float | None,
-    training_hours: Item | None = None,
-) -> list[Item]:
-    """``device_hours.generation`` with its parts, and items in hours of processors and people.
-
-    ``seconds_per_forward_token`` is the whole job's time for one token forward at the run's own efficiency.
-    """
-    builder = _Builder(run, work, parameters, seconds_per_forward_token, training_hours)
+def items(run: Run, work: Workload, parameters: Parameters, pace: Pace) -> list[Item]:
+    """``device_hours.generation`` with its parts, and items in hours of processors and people."""
+    builder = _Builder(run, work, parameters, pace)
     objective = run.method.objective
     if objective in ("ppo", "grpo"):
         builder.rollouts(required=True)
@@ -60,7 +49,7 @@ def items(
             builder.reward()
     builder.preference_pairs()
     builder.judge()
-    builder.further_epochs(training_hours)
+    builder.further_epochs(pace.training_hours)
     parts = builder.parts
     if parts:
         generation = whole(
@@ -84,32 +73,26 @@ def items(
     return [
         generation,
         *parts,
-        *other_hours.tools(run, builder.samples),
-        *other_hours.people(run),
-        *other_hours.preparation(run),
+        *hours_off_device.tools(run, builder.samples),
+        *hours_off_device.people(run),
+        *hours_off_device.preparation(run),
     ]
 
 
 class _Builder:
     """The parts of ``device_hours.generation``, in the order they happen."""
 
-    def __init__(
-        self,
-        run: Run,
-        work: Work,
-        parameters: Any,
-        seconds_per_forward_token: float | None,
-        training_hours: Item | None = None,
-    ) -> None:
+    def __init__(self, run: Run, work: Workload, parameters: Parameters, pace: Pace) -> None:
         self.run, self.work, self.parameters = run, work, parameters
-        self.per_token = seconds_per_forward_token
+        self.per_token, self.plain_per_token = pace.seconds_per_token, pace.plain
         # A forward pass is priced at training's pace, so it is as uncertain as that.
         self.pace = exactly(1.0)
         self.pace_basis: Basis = "formula"
-        if training_hours is not None and training_hours.expected and training_hours.low is not None and training_hours.high is not None:
-            expected = float(training_hours.expected)
-            self.pace = Spread(1.0, training_hours.low / expected, training_hours.high / expected)
-            self.pace_basis = training_hours.basis
+        hours = pace.training_hours
+        if hours.expected and hours.low is not None and hours.high is not None:
+            expected = float(hours.expected)
+            self.pace = Spread(1.0, hours.low / expected, hours.high / expected)
+            self.pace_basis = hours.basis
         self.parts: list[Item] = []
         self.samples: float | None = None
         self.sampled_tokens: float | None = None  # prompt and answer, all rollouts
@@ -186,7 +169,8 @@ class _Builder:
         if self.run.post_training.prompt_tokens is None:
             said.append("post_training.prompt_tokens is not given: prompts are as long as those of data on average")
         total = Spread(seconds.expected + prefill.expected, seconds.low + prefill.low, seconds.high + prefill.high)
-        self._part(name, total, "prefill + decoding", tuple(said), "prior")
+        plain = None if self.plain_per_token is None else seconds.expected + self.plain_per_token * read
+        self._part(name, total, plain, "prefill + decoding", tuple(said), "prior")
 
     def policy_log_probabilities(self) -> None:
         """The sampled tokens' probabilities under the policy, read once before the updates."""
@@ -257,10 +241,10 @@ class _Builder:
                 f"{tokens:.4g} tokens in all, read by a judge of the policy's own size on the same devices",
             )
 
-    def further_epochs(self, training_hours: Item | None) -> None:
+    def further_epochs(self, training_hours: Item) -> None:
         """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
         epochs = self.run.post_training.update_epochs
-        if epochs <= 1 or training_hours is None:
+        if epochs <= 1:
             return
         if training_hours.expected is None:
             self._unknown("update_epochs", training_hours.reason or "")
@@ -281,6 +265,7 @@ class _Builder:
                     "data counts every sample once for each of its epochs; update_epochs repeats all of it, the first pass is the training",
                 ),
                 parent="device_hours.generation",
+                uncalibrated=None if training_hours.uncalibrated is None else training_hours.uncalibrated * scale,
             )
         )
 
@@ -298,6 +283,7 @@ class _Builder:
             self._part(
                 name,
                 self.pace.times(self.per_token * float(tokens) * forwards),
+                None if self.plain_per_token is None else self.plain_per_token * float(tokens) * forwards,
                 f"tokens x {forwards:.4g} forward passes",
                 words,
                 self.pace_basis,
@@ -307,12 +293,13 @@ class _Builder:
         self,
         name: str,
         seconds: Spread,
+        plain: float | None,
         formula: str,
         said: tuple[str, ...],
         basis: Basis,
     ) -> None:
-        assert self.run.hardware is not None
-        hours = seconds.times(self.run.hardware.device_count / 3600)
+        devices = 1 if self.run.hardware is None else self.run.hardware.device_count
+        hours = seconds.times(devices / 3600)
         self.parts.append(
             Item(
                 code=f"device_hours.{name}",
@@ -325,6 +312,7 @@ class _Builder:
                 basis=basis,
                 assumptions=said,
                 parent="device_hours.generation",
+                uncalibrated=None if plain is None or plain == seconds.expected else plain * (devices / 3600),
             )
         )
 

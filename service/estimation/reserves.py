@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from .item_sums import whole
 from .items import Item, unknown
 from .run import Run
 from .spread import prior
-from .wholes import whole
 
 # Device time of runs that failed, as a share of all device time: four clusters' published traces (Acme's Seren and Kalos, Philly,
 # Helios; arXiv:2403.07648, table 2 of its data), the restart of SmolLM3 after 1 of 11 trillion tokens, and DeepSeek-V3, which
@@ -37,6 +37,18 @@ _MULTIPLES = [share / (1 - share) for share in FAILED_SHARES.values()]
 RERUN_FRACTION = round(_quantile(_MULTIPLES, 0.5), 2)
 RERUN_LOW = round(_quantile(_MULTIPLES, 0.1), 2)
 RERUN_HIGH = round(_quantile(_MULTIPLES, 0.9), 2)
+RERUN_FORMULA = f"{RERUN_FRACTION:g} x device_hours.run"
+RERUN_WORDS = (
+    f"runs thrown away over runs that succeed, median and 80 % of {', '.join(FAILED_SHARES)}: "
+    f"{RERUN_FRACTION:g} ({RERUN_LOW:g} to {RERUN_HIGH:g})",
+    "interruptions that a checkpoint survives are in time.restarts, not here",
+)
+SMALL_RERUN_WORDS = ("on few devices most failures are the user's own and short (median job 2 minutes in Acme's trace)",)
+NO_ABLATION = (
+    "no ablation is declared, so none is budgeted; published projects spent 1.15 (a replication), 2 (BLOOM) to 5 times "
+    "(Olmo 3, arXiv:2605.01158) the final run in all",
+)
+TOTAL_WORDS = ("device-hours of the run's own device; work on other devices is not converted into them",)
 
 
 def rerun(run: Run, run_hours: Item) -> Item:
@@ -65,17 +77,11 @@ def rerun(run: Run, run_hours: Item) -> Item:
         expected=hours * share.expected,
         low=hours * share.low,
         high=hours * share.high,
-        formula=f"{RERUN_FRACTION:g} x device_hours.run",
+        formula=RERUN_FORMULA,
         basis="prior",
-        assumptions=(
-            (
-                f"runs thrown away over runs that succeed, median and 80 % of {', '.join(FAILED_SHARES)}: "
-                f"{RERUN_FRACTION:g} ({RERUN_LOW:g} to {RERUN_HIGH:g})"
-            ),
-            "interruptions that a checkpoint survives are in time.restarts, not here",
-            *(("on few devices most failures are the user's own and short (median job 2 minutes in Acme's trace)",) if small else ()),
-        ),
+        assumptions=RERUN_WORDS + SMALL_RERUN_WORDS if small else RERUN_WORDS,
         parent=parent,
+        uncalibrated=None if run_hours.uncalibrated is None else run_hours.uncalibrated * share.expected,
     )
 
 
@@ -92,6 +98,7 @@ def _share_of_run(code: str, share: float, run_hours: Item, parent: str) -> Item
         formula=f"{share:g} x device_hours.run",
         basis="given",
         parent=parent,
+        uncalibrated=None if run_hours.uncalibrated is None else run_hours.uncalibrated * share,
     )
 
 
@@ -132,12 +139,7 @@ def ablation(run: Run, run_hours: Item) -> list[Item]:
             quantity="device_hours",
             expected=0.0,
             formula="none declared",
-            assumptions=(
-                (
-                    "no ablation is declared, so none is budgeted; published projects spent 1.15 (a replication), 2 (BLOOM) to 5 times "
-                    "(Olmo 3, arXiv:2605.01158) the final run in all"
-                ),
-            ),
+            assumptions=NO_ABLATION,
             parent=parent,
         )
         return [nothing]
@@ -160,5 +162,5 @@ def budget(run_hours: Item, others: Sequence[Item], *, decoded: bool = False) ->
         [run_hours, *others],
         lower_bound=run_hours.lower_bound,
         together=frozenset(together),
-        assumptions=("device-hours of the run's own device; work on other devices is not converted into them",),
+        assumptions=TOTAL_WORDS,
     )

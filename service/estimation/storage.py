@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from .architecture import Architecture
 from .by_identity import ByIdentity
+from .correction import Corrections
+from .item_sums import whole
 from .items import Item, unknown
-from .parameters import adapters_of
+from .parameters import Parameters, adapters_of
 from .run import Lora, Run
-from .wholes import whole
 
 # Measured on files of gpt2 and t5-base: header bytes a tensor of safetensors 102-141, of a torch.save AdamW state 589-600
 # (tests/cases/oracle.jsonl, kind "ckpt"; the safetensors layout is 8 bytes of length, a JSON header, then the data).
@@ -30,24 +31,15 @@ TEXT_BYTES_PER_TOKEN_HIGH = 4.8
 RAW_OVER_PROCESSED_HIGH_PRETRAIN = 10.0
 UNSTATED_RETENTION = 3  # checkpoints kept where the spec gives neither cadence nor retention
 UNSTATED_STEPS = 100_000  # of a run whose steps cannot be counted; its logs are a tenth of a gigabyte
+FULL, WEIGHTS = "storage.checkpoint_full", "storage.checkpoint_weights"
+RETAINED = "storage.checkpoints_retained"
+DATA_TOGETHER = frozenset({"storage.raw_data", "storage.processed_data"})
+NO_CORRECTIONS: Corrections = MappingProxyType({})
+UNNAMED_DATA = ("the spec names no data version: a checkpoint cannot be traced to its data",)
+ALL_KEPT = "all are kept, as trainers do unless told otherwise"
+UNSTATED_RULE = f"neither cadence nor retention is given: the last {UNSTATED_RETENTION} are kept, the newest and two to fall back on"
 LOG_BYTES_PER_STEP = 1_000  # one row of metrics a step, as text and as an event file
 LOG_BYTES_PER_DEVICE = 1_000_000  # start-up output of every rank
-
-
-class Counts(Protocol):
-    """The parameter counts that storage needs."""
-
-    @property
-    def total(self) -> Any:
-        """All parameters."""
-
-    @property
-    def trainable(self) -> Any:
-        """Parameters that are trained."""
-
-    @property
-    def adapters(self) -> Any:
-        """Adapter weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +64,17 @@ def tensors(architecture: Architecture) -> int:
     return len(matrices) + sum(m.bias for m in matrices) + vectors
 
 
-def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
+def checkpoint_bytes(run: Run, parameters: Parameters) -> CheckpointBytes:
     """What the trainer writes: weights as it holds them, and with the optimizer's states and master weights for a resume.
 
     Gradients are not saved. Under adapters only the adapters (and ``modules_to_save``) and their optimizer states are.
     """
     precision = run.precision
-    trainable = float(parameters.trainable)
-    adapters = run.method.adapters
-    if adapters:
-        assert run.method.lora is not None
-        saved, width = trainable, float(run.method.lora.adapter_bytes)
-        count = _adapter_tensors(run.architecture, run.method.lora)
+    trainable = float(parameters.trainable or 0)  # callers ask only where it is known
+    lora = run.method.lora
+    if lora is not None:
+        saved, width = trainable, float(lora.adapter_bytes)
+        count = _adapter_tensors(run.architecture, lora)
         what = "adapters and modules_to_save (PEFT saves nothing of the frozen base)"
     else:
         saved, width = float(parameters.total), precision.weight_bytes
@@ -93,7 +84,7 @@ def checkpoint_bytes(run: Run, parameters: Counts) -> CheckpointBytes:
     weights = saved * width + header
     states = trainable * (precision.optimizer_state_bytes + precision.master_weight_bytes)
     full = weights + states + (STEP_COUNTER_BYTES + TORCH_SAVE_BYTES_PER_TENSOR) * count
-    export = saved * (width if adapters else min(width, EXPORT_BYTES_PER_PARAMETER)) + header
+    export = saved * (width if lora is not None else min(width, EXPORT_BYTES_PER_PARAMETER)) + header
     return CheckpointBytes(
         weights=weights,
         full=full,
@@ -116,31 +107,41 @@ def _adapter_tensors(architecture: Architecture, lora: Lora) -> int:
     return 2 * sum(len(adapters_of(lora, layer)) for layer in architecture.layers)
 
 
-def checkpoint_items(run: Run, checkpoint: CheckpointBytes) -> list[Item]:
-    """``storage.checkpoint_full`` and ``storage.checkpoint_weights``."""
-    version = (
-        ("belongs to data " + ", ".join(run.data.dataset_versions),)
-        if run.data.dataset_versions
-        else ("the spec names no data version: a checkpoint cannot be traced to its data",)
+def corrected(checkpoint: CheckpointBytes, corrections: Corrections) -> CheckpointBytes:
+    """The checkpoint as own checkpoints say that it is."""
+    full, weights = (corrections.get(code) for code in (FULL, WEIGHTS))
+    return replace(
+        checkpoint,
+        full=checkpoint.full if full is None else checkpoint.full * full.factor,
+        weights=checkpoint.weights if weights is None else checkpoint.weights * weights.factor,
     )
-    return [
-        Item(
-            code="storage.checkpoint_full",
-            section="storage",
-            quantity="bytes",
-            expected=checkpoint.full,
-            formula=checkpoint.full_formula,
-            assumptions=checkpoint.assumptions + version,
-        ),
-        Item(
-            code="storage.checkpoint_weights",
-            section="storage",
-            quantity="bytes",
-            expected=checkpoint.weights,
-            formula=checkpoint.weights_formula,
-            assumptions=checkpoint.assumptions,
-        ),
-    ]
+
+
+def checkpoint_items(
+    run: Run, checkpoint: CheckpointBytes, plain: CheckpointBytes, corrections: Corrections = NO_CORRECTIONS
+) -> list[Item]:
+    """``storage.checkpoint_full`` and ``storage.checkpoint_weights``; ``plain`` is the checkpoint of the formulas alone."""
+    version = UNNAMED_DATA
+    if run.data.dataset_versions:
+        version = ("belongs to data " + ", ".join(run.data.dataset_versions),)
+    result = []
+    for code, size, before, formula, words in (
+        (FULL, checkpoint.full, plain.full, checkpoint.full_formula, checkpoint.assumptions + version),
+        (WEIGHTS, checkpoint.weights, plain.weights, checkpoint.weights_formula, checkpoint.assumptions),
+    ):
+        item = Item(code=code, section="storage", quantity="bytes", expected=size, formula=formula, assumptions=words)
+        factor = corrections.get(code)
+        if factor is not None:
+            item = item._replace(
+                basis="calibrated",
+                low=size * factor.low,
+                high=size * factor.high,
+                uncalibrated=before,
+                n=factor.n,
+                factor=factor.factor,
+            )
+        result.append(item)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,78 +153,102 @@ class Saves:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The checkpoints of a run: the bytes of one (None where they are not known) and how many there are."""
+
+    checkpoint: CheckpointBytes | None
+    saves: Saves
+
+
 def items(
     run: Run,
-    checkpoint: CheckpointBytes | None,
-    saves: Saves,
+    written: Written,
+    plain: Written,
     *,
     unique_tokens: float | None,
     steps: float | None,
+    corrections: Corrections = NO_CORRECTIONS,
 ) -> list[Item]:
-    """Every ``storage.*`` item of a run; amounts of the whole run on all devices. No checkpoint: its size is not known."""
-    total: list[Item] = []
-    if checkpoint is None:
-        result = [unknown(f"storage.checkpoint_{kind}", "storage", "bytes", NO_ADAPTER_SIZE) for kind in ("full", "weights")]
-        parent = "storage.checkpoints_retained"
+    """Every ``storage.*`` item of a run; amounts of the whole run on all devices. ``plain`` is what the formulas alone give."""
+    if written.checkpoint is None or plain.checkpoint is None:
+        result = [unknown(code, "storage", "bytes", NO_ADAPTER_SIZE) for code in (FULL, WEIGHTS)]
         retained = [
-            unknown(f"storage.{part}", "storage", "bytes", NO_ADAPTER_SIZE, parent=parent) for part in ("retained_main", "inference_export")
+            unknown(f"storage.{part}", "storage", "bytes", NO_ADAPTER_SIZE, parent=RETAINED)
+            for part in ("retained_main", "inference_export")
         ]
     else:
-        result = checkpoint_items(run, checkpoint)
-        retained = _retained(run, checkpoint, saves)
-    total.append(whole("storage.checkpoints_retained", "storage", "bytes", retained, parent="storage.total"))
-    result += retained
-    total += _data(run, unique_tokens)
-    total.append(_logs(run, steps))
-    result += total
-    result.append(whole("storage.total", "storage", "bytes", total, together=frozenset({"storage.raw_data", "storage.processed_data"})))
-    return result
+        result = checkpoint_items(run, written.checkpoint, plain.checkpoint, corrections)
+        retained = _retained(run, written.checkpoint, written.saves, _kept(run, plain.checkpoint, plain.saves))
+    kept = whole(RETAINED, "storage", "bytes", retained, parent="storage.total")
+    total = [kept, *_data(run, unique_tokens), _logs(run, steps)]
+    return [*result, *retained, *total, whole("storage.total", "storage", "bytes", total, together=DATA_TOGETHER)]
 
 
-def _retained(run: Run, checkpoint: CheckpointBytes, saves: Saves) -> list[Item]:
-    parent = "storage.checkpoints_retained"
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Checkpoints of each tier that are kept, and bytes of one of the main tier."""
+
+    main: float | None
+    main_bytes: float
+    weights: float
+    weights_bytes: float
+
+
+def _limit(run: Run) -> int | None:
+    """How many checkpoints of a tier are kept; None for all."""
     policy = run.checkpointing
-    limit = policy.retain_last
-    rule = "all are kept, as trainers do unless told otherwise" if limit is None else f"the last {limit} are kept"
-    if limit is None and policy.interval_steps is None and policy.interval_seconds is None:
-        limit = UNSTATED_RETENTION
-        rule = f"neither cadence nor retention is given: the last {limit} are kept, the newest and two to fall back on"
-    one = checkpoint.full if policy.contents == "full" else checkpoint.weights
+    unstated = policy.retain_last is None and policy.interval_steps is None and policy.interval_seconds is None
+    return UNSTATED_RETENTION if unstated else policy.retain_last
+
+
+def _kept(run: Run, checkpoint: CheckpointBytes, saves: Saves) -> _Kept:
+    limit = _limit(run)
+
+    def of(written: float) -> float:
+        return written if limit is None else min(written, limit)
+
+    one = checkpoint.full if run.checkpointing.contents == "full" else checkpoint.weights
+    return _Kept(None if saves.main is None else of(saves.main), one, of(saves.weights_tier), checkpoint.weights)
+
+
+def _rule(run: Run) -> str:
+    """Which checkpoints are kept."""
+    if run.checkpointing.retain_last is not None:
+        return f"the last {run.checkpointing.retain_last} are kept"
+    return ALL_KEPT if _limit(run) is None else UNSTATED_RULE
+
+
+def _retained(run: Run, checkpoint: CheckpointBytes, saves: Saves, plain: _Kept) -> list[Item]:
+    policy, kept = run.checkpointing, _kept(run, checkpoint, saves)
     parts: list[Item] = []
-    if saves.main is None:
-        parts.append(
-            unknown(
-                "storage.retained_main",
-                "storage",
-                "bytes",
-                saves.reason or "the cadence is not known",
-                parent=parent,
-            )
-        )
+    if kept.main is None or plain.main is None or saves.main is None:
+        reason = saves.reason or "the cadence is not known"
+        parts.append(unknown("storage.retained_main", "storage", "bytes", reason, parent=RETAINED))
     else:
-        kept = saves.main if limit is None else min(saves.main, limit)
         parts.append(
             Item(
                 code="storage.retained_main",
                 section="storage",
                 quantity="bytes",
-                expected=kept * one,
-                formula=f"{kept:g} checkpoints ({policy.contents}) x {one:.6g} B",
-                assumptions=(f"{saves.main:g} written; {rule}", *((saves.reason,) if saves.reason else ())),
-                parent=parent,
+                expected=kept.main * kept.main_bytes,
+                formula=f"{kept.main:g} checkpoints ({policy.contents}) x {kept.main_bytes:.6g} B",
+                assumptions=(f"{saves.main:g} written; {_rule(run)}", *((saves.reason,) if saves.reason else ())),
+                parent=RETAINED,
+                uncalibrated=None if plain == kept else plain.main * plain.main_bytes,
             )
         )
     if saves.weights_tier:
-        kept = saves.weights_tier if limit is None else min(saves.weights_tier, limit)
         parts.append(
             Item(
                 code="storage.retained_weights",
                 section="storage",
                 quantity="bytes",
-                expected=kept * checkpoint.weights,
-                formula=f"{kept:g} light checkpoints x {checkpoint.weights:.6g} B",
+                expected=kept.weights * kept.weights_bytes,
+                formula=f"{kept.weights:g} light checkpoints x {kept.weights_bytes:.6g} B",
                 assumptions=(f"{saves.weights_tier:g} written every {policy.weights_interval_steps} steps, kept by the same rule",),
-                parent=parent,
+                parent=RETAINED,
+                uncalibrated=None if plain == kept else plain.weights * plain.weights_bytes,
             )
         )
     parts.append(
@@ -234,7 +259,7 @@ def _retained(run: Run, checkpoint: CheckpointBytes, saves: Saves) -> list[Item]
             expected=checkpoint.export,
             formula="saved parameters x 2 B (bf16) + header; the adapter file itself under LoRA",
             assumptions=("one export of the final model for evaluation and release",),
-            parent=parent,
+            parent=RETAINED,
         )
     )
     return parts

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import cost, no_effect
-from .items import Ledger, Warning
+from .items import Items, Warning
 from .run import Run
 
 # Hardly any published run exceeds this share of the dense peak of its own recipe: the best dense pretraining runs report 0.40 to
@@ -33,7 +33,7 @@ class Known:
     """What the rules look at."""
 
     run: Run
-    items: Ledger
+    items: Items
     active_parameters: float | None
     fits: bool | str | None
 
@@ -373,7 +373,7 @@ RULES: tuple[Callable[[Known], Warning | None], ...] = (
 
 
 def warnings(
-    run: Run, items: Ledger, *, active_parameters: float | None, fits: bool | str | None, steps: float | None = None
+    run: Run, items: Items, *, active_parameters: float | None, fits: bool | str | None, steps: float | None = None
 ) -> list[Warning]:
     """Every warning that applies, in the order of the quote's sections."""
     known = Known(run, items, active_parameters, fits)

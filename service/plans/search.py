@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.estimation import job, memory, parameters, step_time, storage, tokens
+from service.estimation import memory, parameters, step_time, storage, tokens, wall_clock
 from service.estimation.correction import Corrections
 from service.estimation.numeric import minimum
 from service.estimation.parameters import Parameters
 from service.estimation.run import Run
+from service.estimation.speed import of_prediction
 from service.estimation.spread import exactly
 from service.estimation.step_time import StepTime
 from service.estimation.tokens import Workload
+from service.estimation.wall_clock import TimedRun
 from service.kit.problems import Invalid
 
 from . import legal
@@ -191,17 +193,21 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
 
 def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, corrections: Corrections) -> tuple[Any, Any]:
     """Seconds of pure training and of the whole job, corrected as a quote is."""
-    own = corrections.get("time.step")
-    step = exactly(predicted.seconds * (1.0 if own is None else own.factor))
-    training = step.times(work.steps)
-    checkpoint = storage.checkpoint_bytes(run, counts)
-    wall = job.wall_clock_seconds(run, work, counts, step=step, training=training, checkpoint=checkpoint)
-    operations = corrections.get("time.wall_clock")
-    if wall is None:
-        wall = training.expected
-    elif operations is not None:
-        wall = training.expected + job.beside_training(operations.factor, training.expected, wall - training.expected)
-    return training.expected, wall
+    if run.hardware is None:
+        raise Invalid("The step time of the run cannot be predicted")
+    time = of_prediction(predicted, work.steps, corrections.get("time.step"))
+    checkpoint = storage.corrected(storage.checkpoint_bytes(run, counts), corrections)
+    timed = TimedRun(
+        run=run,
+        hardware=run.hardware,
+        workload=work,
+        parameters=counts,
+        step=exactly(time.step),
+        training=exactly(time.training),
+        checkpoint=checkpoint,
+    )
+    wall = wall_clock.figures(timed, corrections.get("time.wall_clock")).seconds
+    return time.training, time.training if wall is None else wall
 
 
 def _laid_out(each: Pass, columns: Mapping[str, Values], held: int | None) -> Run:

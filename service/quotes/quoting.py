@@ -10,7 +10,7 @@ from typing import Any
 from service import __version__
 from service.estimation.correction import Corrections, Factor
 from service.estimation.estimate import Estimate, estimate
-from service.estimation.items import Item, Ledger, Warning
+from service.estimation.items import Item, Items, Warning
 from service.estimation.run import Efficiency, Run
 from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
@@ -99,12 +99,13 @@ def _with_piloted_peaks(run: Run, before: Estimate, corrections: Corrections | N
     if not piloted:
         return before
     result = estimate(run, factors)
-    for item in result.items:
+
+    def told(item: Item) -> Item:
         # What lies above a measured peak rests on it too.
         follows = item.basis == "calibrated" and item.code.startswith("memory.") and item.expected != before.items.expected(item.code)
-        if item.code in piloted or follows:
-            item.basis = "pilot"
-    return result
+        return item._replace(basis="pilot") if item.code in piloted or follows else item
+
+    return replace(result, items=Items.of(told(item) for item in result.items))
 
 
 def _item(item: Item) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def _resolved(result: Estimate) -> dict[str, Any]:
     }
 
 
-def _interval(items: Ledger, code: str) -> dict[str, Any]:
+def _interval(items: Items, code: str) -> dict[str, Any]:
     item = items.get(code)
     if item is None:
         return {"lower_bound": None, "expected": None, "low": None, "high": None}

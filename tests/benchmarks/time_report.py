@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from service.estimation import parameters
-from service.estimation.job_parts import WHOLE_RUN_RANGE
 from service.estimation.step_time.interval import cell, coordinates
+from service.estimation.wall_clock.items import WHOLE_RUN_RANGE
 from tests.benchmarks.time_rows import ROOT, Array, Row
 
 TARGET = ROOT / "service" / "estimation" / "step_time" / "coefficients.py"

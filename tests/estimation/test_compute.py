@@ -24,7 +24,8 @@ FLOPS_ROWS = [row for row in rows("oracle.jsonl") if row["kind"] == "flops"]
 
 def items(run: Run) -> dict[str, Item]:
     """The compute items of a run by code."""
-    return {item.code: item for item in compute.items(run, tokens.workload(run), count(run))}
+    work = tokens.workload(run)
+    return {item.code: item for item in compute.items(run, work, compute.figures(run, work, count(run)))}
 
 
 def test_every_oracle_row_of_flops() -> None:

@@ -10,6 +10,7 @@ import pytest
 from service.estimation import generation, post_training
 from service.estimation.architecture import Architecture, Attention, Layer, Mlp
 from service.estimation.items import Item
+from service.estimation.post_training import Pace
 from service.estimation.run import Data, DataPipeline, Hardware, Layout, Method, PostTraining, Run
 
 from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
@@ -17,6 +18,7 @@ from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
 TRAINING = Item(code="device_hours.training", section="time", quantity="device_hours", expected=10.0, formula="")
 TOKENS = Tokens(input_tokens=1e8, unique_tokens=5e7)
 PER_TOKEN = 1e-6  # seconds of the whole job for a token forward
+PACE = Pace(seconds_per_token=PER_TOKEN, plain=PER_TOKEN, training_hours=TRAINING)
 
 
 def of(objective: str, devices: int = 8, tokens: Tokens = TOKENS, **wanted: Any) -> dict[str, Item]:
@@ -27,7 +29,7 @@ def of(objective: str, devices: int = 8, tokens: Tokens = TOKENS, **wanted: Any)
         method=Method(objective=objective),  # type: ignore[arg-type]
         post_training=PostTraining(**wanted),
     )
-    items = post_training.items(one, tokens, Counts(), seconds_per_forward_token=PER_TOKEN, training_hours=TRAINING)
+    items = post_training.items(one, tokens, Counts(), PACE)
     assert_adds_up(items)
     return by_code(items)
 
@@ -48,8 +50,8 @@ def test_passes_are_as_uncertain_as_the_training_whose_pace_they_take() -> None:
     """Half and twice the training's hours are half and twice the reference's; what errs together adds up in full."""
     one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"),
               post_training=PostTraining(prompts=1000, samples_per_prompt=8, prompt_tokens=500, generated_tokens=500))  # fmt: skip
-    training = replace(TRAINING, low=5.0, high=20.0, basis="prior")
-    items = by_code(post_training.items(one, TOKENS, Counts(), seconds_per_forward_token=PER_TOKEN, training_hours=training))
+    training = TRAINING._replace(low=5.0, high=20.0, basis="prior")
+    items = by_code(post_training.items(one, TOKENS, Counts(), replace(PACE, training_hours=training)))
     for code in ("device_hours.reference", "device_hours.log_probabilities"):
         item = items[code]
         assert item.basis == "prior" and item.expected
@@ -128,7 +130,7 @@ def test_people_and_tools_have_units_of_their_own() -> None:
 def test_data_preparation_is_named_where_it_applies() -> None:
     """Tokenizing has a prior; cleaning has none that carries over, and says so."""
     one = run(data_pipeline=DataPipeline(raw_bytes=10**12, processed_bytes=10**11))
-    items = by_code(post_training.items(one, Tokens(), Counts(), seconds_per_forward_token=PER_TOKEN))
+    items = by_code(post_training.items(one, Tokens(), Counts(), PACE))
     assert items["cpu_hours.tokenization"].expected == pytest.approx(100 * 640 / 3600)
     assert items["cpu_hours.data_preparation"].expected is None
 
@@ -183,7 +185,7 @@ def test_prompts_of_unknown_length_are_not_prompts_of_none() -> None:
     wanted: dict[str, Any] = {"prompts": 1000, "generated_tokens": 500}
     one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"), post_training=PostTraining(**wanted),
               data=Data(histogram=((200, 50, 3), (600, 50, 1))))  # fmt: skip
-    items = by_code(post_training.items(one, TOKENS, Counts(), seconds_per_forward_token=PER_TOKEN, training_hours=TRAINING))
+    items = by_code(post_training.items(one, TOKENS, Counts(), PACE))
     told = of("grpo", prompt_tokens=300, **wanted)
     assert items["device_hours.rollouts"].expected == told["device_hours.rollouts"].expected
     assert any("prompts are as long as those of data" in text for text in items["device_hours.rollouts"].assumptions)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.estimation import job, parameters, storage
+from service.estimation import parameters, storage, wall_clock
 from service.estimation.architecture import Architecture
 from service.estimation.run import Batch, CheckpointPolicy, Data, DataPipeline, Lora, Method, Precision, Run
-from service.estimation.storage import Saves
+from service.estimation.storage import Saves, Written
 from service.specs import hf_config
 from service.specs.load import run_of
 
-from .whole_jobs import Counts, Tokens, assert_adds_up, by_code, run
+from .whole_jobs import Counts, assert_adds_up, by_code, run
 
 FULL = Method()
 CASES = Path(__file__).parent.parent / "cases"
@@ -71,7 +71,8 @@ def test_checkpoints_of_the_oracle(row: dict[str, Any]) -> None:
 def test_measured_checkpoints_within_two_percent(row: dict[str, Any]) -> None:
     """Adapters of PEFT's benchmark and BLOOM-176B's checkpoints."""
     one = run_of(row["spec"])
-    items = by_code(storage.checkpoint_items(one, storage.checkpoint_bytes(one, parameters.count(one))))
+    checkpoint = storage.checkpoint_bytes(one, parameters.count(one))
+    items = by_code(storage.checkpoint_items(one, checkpoint, checkpoint))
     for code, measured in row["measured"].items():
         assert items[code].expected == pytest.approx(measured, rel=0.02), code
 
@@ -82,9 +83,10 @@ def test_there_are_measured_checkpoints() -> None:
     assert sum(code.startswith("storage.") for row in MEASURED for code in row["measured"]) == 6
 
 
-def everything(one: Run, saves: Saves, unique: float | None = 1e9) -> dict[str, Any]:
+def everything(one: Run, saves: Saves, unique: float | None = 1e9, steps: int | None = 1000) -> dict[str, Any]:
     """All storage items by code, their sums checked."""
-    items = storage.items(one, storage.checkpoint_bytes(one, Counts()), saves, unique_tokens=unique, steps=1000)
+    written = Written(checkpoint=storage.checkpoint_bytes(one, Counts()), saves=saves)
+    items = storage.items(one, written, written, unique_tokens=unique, steps=steps)
     assert_adds_up(items)
     return by_code(items)
 
@@ -131,8 +133,7 @@ def test_unknown_tokens_make_the_total_unknown() -> None:
 
 def test_logs_do_not_make_the_total_unknown() -> None:
     """Where steps cannot be counted, their logs are assumed and said to be."""
-    one = run()
-    items = by_code(storage.items(one, storage.checkpoint_bytes(one, Counts()), Saves(main=1), unique_tokens=1e9, steps=None))
+    items = everything(run(), Saves(main=1), steps=None)
     assert items["storage.total"].expected is not None
     assert "not known" in items["storage.logs"].assumptions[0]
 
@@ -154,6 +155,6 @@ def test_a_checkpoint_names_its_data() -> None:
 def test_a_light_tier_is_kept_without_a_step_time(steps: int | None, light: float | None) -> None:
     """No hardware: 1,000 steps every 50 are 20 light checkpoints whatever a step takes; without steps they are not known."""
     one = run(hardware=None, checkpointing=CheckpointPolicy(weights_interval_steps=50))
-    found = job.estimate(one, Tokens(steps=steps), Counts(), step=None, training=None, checkpoint=None).saves
+    found = wall_clock.saves_without_time(one, steps, "no hardware is given")
     assert (found.weights_tier if light is not None else found.main) == light
     assert found.reason

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.estimation import storage, wall_clock
 from service.estimation.architecture import Architecture
 from service.estimation.items import Item
 from service.estimation.run import Batch, Data, Device, Hardware, Layout, Precision, Run
+from service.estimation.spread import Spread, exactly
+from service.estimation.wall_clock import TimedRun
 
 H100 = Device(name="h100-sxm-80gb", memory_bytes=85 * 10**9, hbm_bytes_per_second=3.35e12, peak_bf16_flops_per_second=989e12)
 
@@ -43,6 +46,40 @@ def run(devices: int = 1024, **changes: Any) -> Run:
         "hardware": Hardware(device=H100, device_count=devices),
     }
     return Run(**{**fields, **changes})
+
+
+UNSET: Any = object()
+
+
+def timed(one: Run, training: Any, tokens: Any = None, *, step: Any = UNSET, checkpoint: Any = UNSET) -> TimedRun:
+    """A run whose steps take ``training`` seconds in all; a step is its share of them, a checkpoint what its parameters take."""
+    tokens = tokens or Tokens()
+    whole = training if isinstance(training, Spread) else exactly(training)
+    return TimedRun(
+        run=one,
+        hardware=one.hardware,  # type: ignore[arg-type]
+        workload=tokens,
+        parameters=Counts(),  # type: ignore[arg-type]
+        step=exactly(whole.expected / (tokens.steps or 1)) if step is UNSET else step,
+        training=whole,
+        checkpoint=storage.checkpoint_bytes(one, Counts()) if checkpoint is UNSET else checkpoint,  # type: ignore[arg-type]
+    )
+
+
+def described(job: TimedRun, factor: Any = None) -> wall_clock.Described:
+    """The items of such a job; ``factor`` is what own actuals say of whole jobs."""
+    plain = wall_clock.figures(job)
+    clock = plain if factor is None else wall_clock.figures(job, factor)
+    training = Item(
+        code="time.training",
+        section="time",
+        quantity="seconds",
+        expected=job.training.expected,
+        formula="",
+        low=job.training.low,
+        high=job.training.high,
+    )
+    return wall_clock.items(job, clock, plain, training, factor)
 
 
 def by_code(items: Sequence[Item]) -> dict[str, Item]:

@@ -38,9 +38,11 @@ def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) 
         return MemoryEstimate(items=items_without_shape(run, parameters))
     placed = place(run)
     found, shown = worst_shown(run, known, placed)
-    figures = corrected(run, known, found, factors_of(corrections))
+    factors = factors_of(corrections)
+    figures = corrected(run, known, found, factors)
+    plain = corrected(run, known, found, {}) if factors else figures
     return MemoryEstimate(
-        items=items(run, known, placed, figures, corrections, shown.peak),
+        items=items(run, known, placed, figures, plain, corrections, shown.peak),
         figures=figures,
         phases=tuple(_document(moment) for moment in shown.phases),
         saved_bytes_per_layer=saved_bytes_per_layer(known, placed),

@@ -30,8 +30,10 @@ NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or th
 NO_LENGTH = "sequence_length is not given"
 
 
-def items(run: Run, setting: Setting, placed: Placement, figures: Figures, corrections: Corrections, peak: Moment) -> list[Item]:
-    """All items of one layout, parts before their wholes."""
+def items(
+    run: Run, setting: Setting, placed: Placement, figures: Figures, plain: Figures, corrections: Corrections, peak: Moment
+) -> list[Item]:
+    """All items of one layout, parts before their wholes; ``plain`` are the figures without corrections."""
     rule, parts = setting.stack.overheads, figures.parts
     fragments = (
         f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase"
@@ -53,9 +55,21 @@ def items(run: Run, setting: Setting, placed: Placement, figures: Figures, corre
         ),
         _peak("process", figures, corrections, "peak_reserved + framework + communication", setting.stack.sources),
     ]
+    if plain is not figures:
+        before = _values(plain)
+        found = [item._replace(uncalibrated=before[item.code]) for item in found]
     if held_on_host(run):
         found.append(_host(run, setting))
     return found
+
+
+def _values(figures: Figures) -> dict[str, float]:
+    """What the items of figures expect, by code."""
+    values = {**figures.parts._asdict(), "model_states": figures.model_states, "fragmentation": figures.fragmentation}
+    values |= {"framework": figures.framework, "communication": figures.communication}
+    values |= {"peak_allocated": figures.allocated.expected, "peak_reserved": figures.reserved.expected}
+    values["peak_process"] = figures.process.expected
+    return {CODES[name]: value for name, value in values.items() if name in CODES}
 
 
 def _item(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
@@ -78,11 +92,11 @@ def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, n
     code = f"memory.peak_{name}"
     found: Spread = getattr(figures, name)
     basis: Basis = "prior"
-    correction, n, factor, before = corrections.get(code), None, None, None
+    correction, n, factor = corrections.get(code), None, None
     if correction is not None:
-        basis, n, before = "calibrated", correction.n, figures.uncorrected[name]
+        basis, n = "calibrated", correction.n
         # Where measured peaks contradict each other, the factor that remains is said.
-        left = found.expected / before
+        left = found.expected / figures.uncorrected[name]
         factor = correction.factor if isclose(left, correction.factor, rel_tol=1e-9) else left
     return Item(
         code=code,
@@ -97,7 +111,6 @@ def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, n
         parent=PARENT_CODES.get(f"peak_{name}"),
         n=n,
         factor=factor,
-        uncalibrated=before,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.estimation import job, job_parts, storage
+from service.estimation import wall_clock
 from service.estimation.correction import Factor
 from service.estimation.items import Item
 from service.estimation.run import (
@@ -27,25 +27,31 @@ from service.estimation.run import (
     Software,
 )
 from service.estimation.spread import Spread, exactly, independently, prior, together
+from service.estimation.storage import CheckpointBytes
+from service.estimation.wall_clock import TimedRun, interruptions, saving
+from service.estimation.wall_clock.storage_rate import storage_rate
 
-from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
+from .whole_jobs import H100, Tokens, assert_adds_up, by_code, described, run, timed
 
 DAY = 86_400.0
 TOKENS = Tokens()
 
 
-def whole(one: Run, seconds: float = 30 * DAY, tokens: Tokens = TOKENS, **known: object) -> job.Job:
+def whole(one: Run, seconds: float = 30 * DAY, tokens: Tokens = TOKENS, operations: Factor | None = None) -> wall_clock.Described:
     """The job of a run whose training takes that long."""
-    checkpoint = storage.checkpoint_bytes(one, Counts())
-    return job.estimate(
-        one, tokens, Counts(), step=exactly(seconds / (tokens.steps or 1)), training=exactly(seconds), checkpoint=checkpoint, **known
-    )
+    return described(timed(one, seconds, tokens), operations)
 
 
 def everything(*arguments: Any, **known: Any) -> list[Item]:
     """Items of the job and its reserves."""
     found = whole(*arguments, **known)
     return [*found.items, *found.reserves]
+
+
+def column_of(job: TimedRun) -> tuple[saving.Saving, interruptions.Restarts]:
+    """The cadence and what interruptions of its training alone cost."""
+    plan = saving.figures(job)
+    return plan, interruptions.figures(job, plan, job.training)
 
 
 def test_young_daly_example_of_1024_devices() -> None:
@@ -65,7 +71,7 @@ def test_chosen_interval_stands_beside_the_optimum() -> None:
     items = by_code(everything(one))
     assert items["time.checkpoint_interval"].expected == pytest.approx(3 * DAY)
     assert items["reserve.failure_fraction"].expected > items["reserve.failure_fraction_at_optimum"].expected
-    assert whole(one).saves.main == 10
+    assert wall_clock.saves(wall_clock.figures(timed(one, 30 * DAY))).main == 10
 
 
 def test_llama3_405b_lost_less_than_a_tenth() -> None:
@@ -81,9 +87,9 @@ def test_llama3_405b_lost_less_than_a_tenth() -> None:
 def test_bloom_checkpoint_takes_forty_seconds() -> None:
     """2.3 TB from 48 nodes took 40 s."""
     one = run(384, layout=Layout(tensor=4, pipeline=12, data=8, sharding="zero1"))
-    rate, _, basis = job_parts.storage_rate(one)
-    assert 2.3e12 / rate.expected == pytest.approx(40, rel=0.01)
-    assert basis == "prior"
+    rate = storage_rate(timed(one, 30 * DAY))
+    assert 2.3e12 / rate.bytes_per_second.expected == pytest.approx(40, rel=0.01)
+    assert rate.basis == "prior"
 
 
 def test_parts_add_up_with_everything_declared() -> None:
@@ -115,7 +121,7 @@ def items_with_training(items: tuple) -> list:
     """``time.training`` is the step time's item; it is put back here for the sum."""
     found = by_code(items)
     hours = found["device_hours.training"]
-    return [*items, replace(hours, code="time.training", parent="time.wall_clock", expected=(hours.expected or 0) * 3600 / 1024)]
+    return [*items, hours._replace(code="time.training", parent="time.wall_clock", expected=(hours.expected or 0) * 3600 / 1024)]
 
 
 def test_evaluation_costs_a_third_of_a_training_token() -> None:
@@ -224,21 +230,19 @@ def test_no_factor_makes_launching_and_saving_free() -> None:
 def test_without_hardware_everything_is_null_with_a_reason() -> None:
     """Nothing is guessed; checkpoints are still counted from steps."""
     one = run(hardware=None, checkpointing=CheckpointPolicy(interval_steps=1000))
-    found = job.estimate(one, Tokens(), Counts(), step=None, training=None, checkpoint=storage.checkpoint_bytes(one, Counts()))
-    assert all(item.expected is None and item.reason for item in found.items)
-    assert found.saves.main == 10
+    assert all(item.expected is None and item.reason for item in wall_clock.unknown_items("no hardware is given"))
+    assert wall_clock.saves_without_time(one, 10_000, "no hardware is given").main == 10
 
 
 def test_a_rate_alone_gives_the_job_without_a_number_of_steps() -> None:
     """No sequence_length: everything but what is told in steps."""
-    known = {"step": None, "training": exactly(30 * DAY), "checkpoint": storage.checkpoint_bytes(run(), Counts())}
-    items = job.items(run(), Tokens(steps=None), Counts(), **known)
+    items = described(timed(run(), 30 * DAY, Tokens(steps=None), step=None)).items
     assert_adds_up(items_with_training(items))
     found = by_code(items)
     assert found["time.wall_clock"].expected > 30 * DAY
     assert any("4 million tokens" in text for text in found["time.restarts_loss_spikes"].assumptions)
     told = run(checkpointing=CheckpointPolicy(interval_steps=100), evaluation=Evaluation(interval_steps=100, tokens_per_evaluation=10))
-    blind = by_code(job.items(told, Tokens(steps=None), Counts(), **known))
+    blind = by_code(described(timed(told, 30 * DAY, Tokens(steps=None), step=None)).items)
     for code in ("time.checkpointing", "time.evaluation", "time.restarts", "time.wall_clock"):
         assert blind[code].expected is None and "sequence_length" in (blind[code].reason or "")
     assert blind["device_hours.training"].expected == pytest.approx(30 * 24 * 1024)
@@ -246,7 +250,7 @@ def test_a_rate_alone_gives_the_job_without_a_number_of_steps() -> None:
 
 def test_unknown_adapters_leave_training_hours_known() -> None:
     """A bare parameter count says nothing of the adapters' size."""
-    found = by_code(job.items(run(), Tokens(), Counts(), step=exactly(1.0), training=exactly(1e4), checkpoint=None))
+    found = by_code(described(timed(run(), 1e4, checkpoint=None)).items)
     assert found["time.wall_clock"].expected is None and "adapters" in (found["time.wall_clock"].reason or "")
     assert found["device_hours.training"].expected == pytest.approx(1e4 * 1024 / 3600)
     assert found["time.startup"].expected
@@ -258,15 +262,16 @@ def test_layouts_broadcast_to_the_same_figures() -> None:
     data = 1024 / tensor
     one = run(layout=Layout(tensor=tensor, data=data, sharding="none"), checkpointing=CheckpointPolicy(interval_steps=100))
     step = exactly(np.array([10.0, 11.0, 12.0, 13.0]))
-    column = job_parts.cadence(one, 1000, step, step.times(1000.0), 1e11, 2e10)
-    lost = job_parts.restarts(one, column, step, step.times(1000.0))
+    sizes = CheckpointBytes(weights=2e10, full=1e11, export=2e10, weights_formula="", full_formula="", assumptions=())
+    tokens = Tokens(steps=1000)
+    column, lost = column_of(timed(one, step.times(1000.0), tokens, step=step, checkpoint=sizes))
     for i in range(4):
         alone = run(layout=Layout(tensor=float(tensor[i]), data=float(data[i]), sharding="none"), checkpointing=one.checkpointing)
         single = exactly(float(step.expected[i]))
-        plan = job_parts.cadence(alone, 1000, single, single.times(1000.0), 1e11, 2e10)
+        plan, lost_alone = column_of(timed(alone, single.times(1000.0), tokens, step=single, checkpoint=sizes))
         assert plan.save.expected == column.save.expected[i]
-        assert job_parts.checkpointing(plan).seconds.high == job_parts.checkpointing(column).seconds.high[i]
-        assert job_parts.restarts(alone, plan, single, single.times(1000.0)).hardware.seconds.high == lost.hardware.seconds.high[i]
+        assert plan.seconds.high == column.seconds.high[i]
+        assert lost_alone.hardware.high == lost.hardware.high[i]
 
 
 def test_a_search_ranks_by_the_very_wall_clock_of_the_quote() -> None:
@@ -281,11 +286,12 @@ def test_a_search_ranks_by_the_very_wall_clock_of_the_quote() -> None:
         data_pipeline=DataPipeline(input_tokens_per_second=15_400.0),
     )
     steps = np.array([1.0, 20.0, 259.2, 300.0])
-    known = {"checkpoint": storage.checkpoint_bytes(one, Counts())}
-    column = job.wall_clock_seconds(one, Tokens(), Counts(), step=exactly(steps), training=exactly(steps * 10_000), **known)
-    for i, seconds in enumerate(steps.tolist()):
-        items = job.items(one, Tokens(), Counts(), step=exactly(seconds), training=exactly(seconds * 10_000), **known)
-        assert by_code(items)["time.wall_clock"].expected == column[i]
+    factor = Factor(code="time.wall_clock", factor=1.3, n=12, low=0.9, high=1.2, cell="global")
+    for actuals in (None, factor):
+        column = wall_clock.figures(timed(one, steps * 10_000, step=exactly(steps)), actuals).seconds
+        for i, seconds in enumerate(steps.tolist()):
+            items = described(timed(one, seconds * 10_000, step=exactly(seconds)), actuals).items
+            assert by_code(items)["time.wall_clock"].expected == column[i]
 
 
 @given(
@@ -310,9 +316,10 @@ def test_any_job_adds_up_and_is_longer_than_its_training(seconds: float, devices
 
 def test_optimum_costs_least() -> None:
     """No interval on a grid loses less than the Young/Daly one, to first order."""
-    plan = job_parts.cadence(run(), 10_000, exactly(260.0), exactly(2.6e6), 1e12, 1e11)
-    best = job_parts.failure_share(plan, plan.optimum)
-    assert all(job_parts.failure_share(plan, plan.optimum * scale) >= best for scale in (0.2, 0.5, 0.9, 1.1, 2, 5))
+    sizes = CheckpointBytes(weights=1e11, full=1e12, export=1e11, weights_formula="", full_formula="", assumptions=())
+    plan = saving.figures(timed(run(), 2.6e6, checkpoint=sizes))
+    best = plan.lost_share(plan.optimum)
+    assert all(plan.lost_share(plan.optimum * scale) >= best for scale in (0.2, 0.5, 0.9, 1.1, 2, 5))
 
 
 def test_intervals_add_up() -> None:

@@ -1,0 +1,149 @@
+"""Speed described: seconds of a step and of all steps, every MFU that follows, and the steady rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .correction import Factor
+from .items import Item, unknown
+from .numeric import Number
+from .run import Run
+from .speed import CONVENTIONS, NO_STEPS, CountedFlops, Known, Speed
+from .spread import Spread
+from .step_time.seconds import FORMULAS
+
+_CONVENTION_CODES = (("mfu_6nd", "6nd"), ("mfu_causal", "causal"), ("mfu_full_attention", "full_attention"))
+
+
+def items(speed: Speed, plain: Speed, steps: int | None) -> list[Item]:
+    """``time.step`` with its parts, and ``time.training``; ``plain`` is the speed without corrections."""
+    bound = speed.lower_bound
+    formula = "steps x time.step" if steps else "as assumed"
+    if speed.training is None or plain.training is None:
+        reason = speed.reason or ""
+        return [
+            unknown("time.step", "time", "seconds", reason),
+            unknown("time.training", "time", "seconds", reason, formula=formula, parent="time.wall_clock"),
+        ]
+    said = speed.correction
+    training = _time("time.training", speed.training, plain.training, said)._replace(
+        lower_bound=bound,
+        formula=formula,
+        basis=speed.basis,
+        parent="time.wall_clock",
+        assumptions=() if steps else speed.assumptions,
+    )
+    if speed.step is None or plain.step is None or not steps:
+        return [unknown("time.step", "time", "seconds", NO_STEPS), training]
+    step = _time("time.step", speed.step, plain.step, said)._replace(
+        lower_bound=None if bound is None else bound / steps,
+        formula=speed.formula,
+        basis=speed.basis,
+        assumptions=speed.assumptions,
+    )
+    parts = [
+        Item(
+            code="time.step." + name,
+            section="time",
+            quantity="seconds",
+            expected=seconds,
+            formula=FORMULAS.get(name, ""),
+            basis=speed.basis,
+            parent="time.step",
+            uncalibrated=None if said is None else plain.parts[name],
+        )
+        for name, seconds in speed.parts.items()
+    ]
+    return [step, *parts, training]
+
+
+def _time(code: str, seconds: Spread, plain: Spread, correction: Factor | None) -> Item:
+    return Item(
+        code=code,
+        section="time",
+        quantity="seconds",
+        expected=seconds.expected,
+        formula="",
+        low=seconds.low,
+        high=seconds.high,
+        uncalibrated=plain.expected if correction is not None else None,
+        n=correction.n if correction is not None else None,
+        factor=correction.factor if correction is not None else None,
+    )
+
+
+def utilisation_items(run: Run, speed: Speed, plain: Speed, flops: CountedFlops) -> list[Item]:
+    """``efficiency.mfu`` in force, the MFU in each convention, and the HFU."""
+    given = run.efficiency
+    convention = given.mfu_convention
+    rows: list[tuple[str, Number | None, str, float | None]] = [
+        ("mfu", flops.of(convention), CONVENTIONS[convention], given.mfu),
+        *[(name, flops.of(each), CONVENTIONS[each], given.mfu if convention == each else None) for name, each in _CONVENTION_CODES],
+        (
+            "hfu",
+            flops.with_recompute(convention, run.activation_checkpointing),
+            f"({CONVENTIONS[convention]} + recomputation)",
+            given.hfu,
+        ),
+    ]
+    hardware = run.hardware
+    peak = None if hardware is None else hardware.device.reference_peak_flops_per_second
+    result = []
+    for name, work, symbol, stated in rows:
+        code, formula = "efficiency." + name, symbol + " / (time.training x devices x dense peak)"
+        time, before = speed.training, plain.training
+        if hardware is None or time is None or before is None or peak is None or work is None:
+            reason = speed.reason or ("the device's peak is not known" if peak is None else "its FLOPs need the shape and sequence_length")
+            result.append(unknown(code, "time", "fraction", reason, formula=formula))
+            continue
+        capacity = hardware.device_count * peak
+        result.append(
+            Item(
+                code=code,
+                section="time",
+                quantity="fraction",
+                formula=formula,
+                expected=work / (time.expected * capacity) if stated is None else stated,
+                low=work / (time.high * capacity) if stated is None else stated,
+                high=work / (time.low * capacity) if stated is None else stated,
+                basis=speed.basis if stated is None or given.pilot else "given",
+                uncalibrated=None if speed is plain or stated is not None else work / (before.expected * capacity),
+            )
+        )
+    return result
+
+
+def throughput_items(
+    known: Known, speed: Speed, plain: Speed, amounts: Mapping[str, Number | None], full_steps: float | None
+) -> list[Item]:
+    """Steady rates of the whole job.
+
+    Of a known step: what a full step reads over what it takes (``full_steps`` counts a last, partial step as its part). Of a
+    known time of all steps: everything read over that time.
+    """
+    result, given, steps = [], known.run.efficiency, known.steps
+    by_step = speed.training is not None and (bool(speed.parts) or given.step_seconds is not None) and bool(full_steps)
+    share = steps / full_steps if by_step and full_steps and steps else 1.0
+    divided = " of a step / time.step" if by_step else " / time.training"
+    for name, amount in amounts.items():
+        code, formula = f"throughput.{name}_per_second", name + divided
+        time, before = speed.training, plain.training
+        if time is None or before is None or amount is None:
+            reason = speed.reason if time is None else f"{name} are not known"
+            result.append(unknown(code, "time", "per_second", reason or "", formula=formula))
+            continue
+        stated = given.input_tokens_per_second if name == "input_tokens" and not given.pilot else None
+        result.append(
+            Item(
+                code=code,
+                section="time",
+                quantity="per_second",
+                formula=formula,
+                expected=amount * share / time.expected if stated is None else stated,
+                low=amount * share / time.high if stated is None else stated,
+                high=amount * share / time.low if stated is None else stated,
+                basis=speed.basis,
+                uncalibrated=None if speed is plain or stated is not None else amount * share / before.expected,
+            )
+        )
+    return result
