@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from service.estimation import memory, parameters, tokens
+from service.estimation import memory, parameters
 from service.estimation.memory import estimate as memory_of
 from service.estimation.placement import place
 from service.estimation.run import Run
@@ -164,7 +164,7 @@ def test_all_ranks_together_hold_gather_step_and_write_the_model_as_often_as_the
 
     # Memory: all stages together, where there is one; norms and routers are whole on every tensor rank, so a little more is held.
     if run.layout.pipeline == 1 and run.method.lora is None:
-        items = {item.code: item.expected for item in memory_of(run, counts, tokens.workload(run), {}).items}
+        items = {item.code: item.expected for item in memory_of(run, counts, {}).items}
         tensor = float(run.layout.tensor)
         whole = _replicated(run)
         for code, width, of_dense, of_experts in (
@@ -194,7 +194,7 @@ def test_context_ranks_share_the_states_in_step_time_as_in_memory() -> None:
     # Two gathers of 16-bit weights and a scatter of 32-bit gradients, 63 64ths of each.
     assert work.sharding.intra == pytest.approx((2 * 2 + 4) * counts.total * 63 / 64)
     assert place(run).writers == 64
-    found = memory.estimate(run, counts, tokens.workload(run), {})
+    found = memory.estimate(run, counts, {})
     weights = next(item.expected for item in found.items if item.code == "memory.weights")
     assert weights == pytest.approx(4 * counts.total / 64)
 
