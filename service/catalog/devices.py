@@ -32,6 +32,7 @@ def _device(record: dict[str, Any]) -> Device:
         peak_fp4_flops_per_second=record["peak_fp4_dense_flops_per_second"],
         peak_fp32_flops_per_second=record["peak_fp32_dense_flops_per_second"],
         architecture=record["architecture"],
+        switched_link_devices=record["switched_link_devices"] or 1,
     )
 
 
@@ -48,6 +49,13 @@ def devices() -> dict[str, CatalogDevice]:
         )
         for record in json.loads(text)["devices"]
     }
+
+
+@cache
+def offered() -> tuple[str, ...]:
+    """Names of the devices that are offered where a run does not fit, smaller ones first."""
+    ranked = [(entry.record["offer_order"], name) for name, entry in devices().items() if entry.record["offer_order"] is not None]
+    return tuple(name for _, name in sorted(ranked))
 
 
 def find(name: str) -> CatalogDevice | None:

@@ -156,6 +156,7 @@ class Device:
     peak_fp8_flops_per_second: float | None = None
     peak_fp4_flops_per_second: float | None = None
     peak_fp32_flops_per_second: float | None = None
+    switched_link_devices: int = 1  # devices behind one switch of the fast link, whatever a server holds
     architecture: str | None = None  # "volta", "ampere", "ada", "hopper", "blackwell", "cdna3", "tpu", ...
 
     @property

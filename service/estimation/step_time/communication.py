@@ -15,9 +15,6 @@ from .sums import Sums
 
 WIDTH = 2.0  # bytes of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
 
-# Devices behind one NVLink switch whatever a server holds (NVL72: GB200 and GB300 systems).
-SWITCHED_DOMAIN = {"gb200": 72, "gb300": 72}
-
 
 @dataclass(slots=True)
 class Transfer:
@@ -43,9 +40,7 @@ NOTHING = Transfer(0.0, 0.0, 0.0)
 def node_size(run: Run) -> float:
     """Devices that reach each other over the fast link."""
     assert run.hardware is not None
-    name = run.hardware.device.name
-    domain = next((size for prefix, size in SWITCHED_DOMAIN.items() if name.startswith(prefix)), 1)
-    return float(max(run.hardware.devices_per_node, domain))
+    return float(max(run.hardware.devices_per_node, run.hardware.device.switched_link_devices))
 
 
 def _alone(size: Number) -> bool:
