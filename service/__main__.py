@@ -207,7 +207,10 @@ def _bring_up(settings: Settings, revision: str = "head") -> None:
         log.info("database: SQLite file %s", os.path.abspath(url.database or ""))
     else:
         log.info("database: %s", url.render_as_string(hide_password=True))
-    migration.upgrade(url, revision)
+    if revision == "head":
+        migration.ensure_newest(url)
+    else:
+        migration.upgrade(url, revision)
 
 
 def _migrate(options: argparse.Namespace) -> int:

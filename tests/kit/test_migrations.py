@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +66,21 @@ def test_up_makes_exactly_the_tables_of_the_code(empty_database_url: URL, plain:
     with plain.connect() as connection:
         assert migration.current(connection) == migration.head()
         assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+
+
+def test_the_revision_that_is_expected_is_the_history_s_last() -> None:
+    assert migration.head() == ScriptDirectory.from_config(migration._config()).get_current_head()
+
+
+def test_a_service_whose_database_is_up_to_date_starts_without_alembic(tmp_path: Path) -> None:
+    url = URL.create("sqlite", database=str(tmp_path / "quotes.db"))
+    migration.upgrade(url)
+    script = (
+        "import sys; from service.app import create_app; from service.kit import migration; from service.settings import Settings;"
+        "settings = Settings(); migration.ensure_newest(settings.url); create_app(settings); assert 'alembic' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(migration.FOLDER.parent), "RUNQUOTE_DATABASE_URL": url.render_as_string()}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
 
 
 def test_up_down_up_on_a_populated_database(empty_database_url: URL, plain: Engine) -> None:
