@@ -23,11 +23,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from service.estimation import parameters
-from service.estimation.run import Run
 from service.estimation.step_time import rates as rate_names
 from service.estimation.step_time import seconds
+from service.estimation.step_time.counts import SequenceShape, counts_of
+from service.estimation.step_time.predictable import PredictableRun
 from service.estimation.step_time.residual import features
-from service.estimation.step_time.work import Shape, work_of
 from tests.benchmarks.time_report import TARGET, covered, describe, fragment, intervals, module, share, subsets, write_fragment
 from tests.benchmarks.time_rows import CASES, FILES, Array, Row, rows_of
 
@@ -125,13 +125,13 @@ class Model:
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
-        self.work = stacked([self._work(row.run) for row in rows])
+        self.counts = stacked([self._counts(row.known) for row in rows])
         self.names = list(PRIORS)
         self.mean = np.log([PRIORS[n][0] for n in self.names])
         self.deviation = np.array([PRIORS[n][1] for n in self.names])
         index = {name: i for i, name in enumerate(self.names)}
-        bases = [rate_names.bases(row.run) for row in rows]
-        keys = [rate_names.key(row.run) for row in rows]
+        bases = [rate_names.bases(row.known) for row in rows]
+        keys = [rate_names.key(row.known) for row in rows]
         self.base = {rate: np.array([b.get(rate, 1.0) for b in bases]) for rate in rate_names.names(keys[0])}
         kinds = sorted(set(keys))  # rows of one kind share their efficiencies
         self.kind = np.array([kinds.index(key) for key in keys])
@@ -149,9 +149,9 @@ class Model:
         self.fit_weight = np.sqrt(self.weight * np.array(factor))
 
     @staticmethod
-    def _work(run: Run) -> Any:
-        length = float(run.sequence_length or 0)
-        return work_of(run, parameters.count(run), Shape(length, float(run.decoder_sequence_length or length)))
+    def _counts(known: PredictableRun) -> Any:
+        shape = SequenceShape(length=known.length, decoder_length=known.decoder_length)
+        return counts_of(known, parameters.count(known.run), shape)
 
     def parts(self, theta: Array, index: Array | None = None, counts: Any = None) -> dict[str, Array]:
         """Seconds of every part of the rows' steps."""
@@ -159,8 +159,8 @@ class Model:
         kind = self.kind[rows]
         values = {rate: self.base[rate][rows] * np.exp(self.design[rate] @ theta)[kind] for rate in self.design}
         if counts is None:
-            counts = self.work if index is None else chosen(self.work, index)
-        return seconds.parts(counts, seconds.Rates(**values))
+            counts = self.counts if index is None else chosen(self.counts, index)
+        return seconds.parts_of(counts, seconds.Rates(**values))
 
     def log_error(self, theta: Array) -> Array:
         """ln(predicted / measured) of every row."""
@@ -175,8 +175,8 @@ class Model:
     def steps(self, theta: Array) -> Callable[[Array], Array]:
         """One Gauss-Newton step from ``theta`` towards the fit on a part of the rows."""
         index = np.arange(len(self.rows))
-        at = self.robust(theta, index, self.work)
-        slopes = np.column_stack([(self.robust(theta + 1e-4 * unit, index, self.work) - at) / 1e-4 for unit in np.eye(len(theta))])
+        at = self.robust(theta, index, self.counts)
+        slopes = np.column_stack([(self.robust(theta + 1e-4 * unit, index, self.counts) - at) / 1e-4 for unit in np.eye(len(theta))])
 
         def step(keep: Array) -> Array:
             normal = slopes[keep].T @ slopes[keep] + np.diag(1 / self.deviation**2)
@@ -187,7 +187,7 @@ class Model:
     def fit(self, keep: Array, start: Array | None = None, evaluations: int = 40) -> Array:
         """Coefficients from the rows in ``keep``."""
         index = np.flatnonzero(keep)
-        counts = chosen(self.work, index)
+        counts = chosen(self.counts, index)
 
         def residuals(theta: Array) -> Array:
             return np.concatenate([self.robust(theta, index, counts), (theta - self.mean) / self.deviation])
@@ -199,7 +199,7 @@ class Residual:
     """Factors on top of the mechanistic model: a ridge on named features, shrunk to 1."""
 
     def __init__(self, rows: list[Row], strength: float = 1.0) -> None:
-        named = [features(row.run, parameters.count(row.run)) for row in rows]
+        named = [features(row.known, parameters.count(row.run)) for row in rows]
         self.names = sorted({name for f in named for name in f})
         index = {name: i for i, name in enumerate(self.names)}
         self.matrix = np.zeros((len(rows), len(self.names)))

@@ -67,7 +67,7 @@ def intervals(rows: list[Row], keep: Array, group: Array, source: Array) -> tupl
     A cell's bounds are quantiles of its own errors and of those of all rows of its width and method, which together weigh
     ``POOLED`` rows.
     """
-    names = np.array([cell(row.run) for row in rows])
+    names = np.array([cell(row.known) for row in rows])
     weight = np.array([row.weight for row in rows])
     usable = keep & ~np.array([row.whole for row in rows])
     seen, ranges = {}, {}
@@ -83,7 +83,7 @@ def intervals(rows: list[Row], keep: Array, group: Array, source: Array) -> tupl
         low, high = quantile(errors, weights, 0.1), quantile(errors, weights, 0.9)
         low, high = min(low, -NEAREST) * (1 - doubt) + unseen[0] * doubt, max(high, NEAREST) * (1 - doubt) + unseen[1] * doubt
         seen[name] = (round(math.exp(low), 4), round(math.exp(high), 4))
-        places = [coordinates(rows[i].run, parameters.count(rows[i].run)) for i in np.flatnonzero(mine)]
+        places = [coordinates(rows[i].known, parameters.count(rows[i].run)) for i in np.flatnonzero(mine)]
         ranges[name] = {size: (min(p[size] for p in places), max(p[size] for p in places)) for size in places[0]}
     return seen, (round(math.exp(unseen[0]), 4), round(math.exp(unseen[1]), 4)), ranges
 
@@ -91,7 +91,7 @@ def intervals(rows: list[Row], keep: Array, group: Array, source: Array) -> tupl
 def covered(rows: list[Row], keep: Array, group: Array, source: Array) -> Array:
     """Whether each row lies in the interval that the other groups give it."""
     inside = np.zeros(len(rows), dtype=bool)
-    names, groups = np.array([cell(row.run) for row in rows]), np.array([row.group for row in rows])
+    names, groups = np.array([cell(row.known) for row in rows]), np.array([row.group for row in rows])
     for value in sorted(set(groups)):
         seen, unseen, _ = intervals(rows, keep & (groups != value), group, source)
         for i in np.flatnonzero(groups == value):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from service.catalog import evidence
 from service.estimation import parameters
 from service.estimation.run import Run
+from service.estimation.step_time.predictable import PredictableRun, predictable
 from service.specs.load import run_of
 
 ROOT = Path(__file__).absolute().parents[2]
@@ -39,6 +40,13 @@ class Row:
     step: float  # measured seconds
     whole: bool
     case: dict[str, Any]
+
+    @property
+    def known(self) -> PredictableRun:
+        """The run with all that a prediction needs: every row has it."""
+        found = predictable(self.run)
+        assert isinstance(found, PredictableRun), f"{self.id}: {found}"
+        return found
 
     @property
     def apart(self) -> bool:

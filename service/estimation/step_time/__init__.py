@@ -1,8 +1,16 @@
 """Predicted time of one optimizer step, in parts that add up.
 
-``work`` counts what a device does (FLOPs, bytes, launches), ``rates`` says how fast its kind does it, ``seconds`` puts both
-together, ``residual`` corrects for what the terms leave unexplained, ``interval`` says how far off that may be. All rates are
-data with their source in ``coefficients``; ``python -m tests.benchmarks.fit_time`` fits them.
+The rooms, in the order in which a prediction walks through them:
+
+- ``predictable``: the run with all that a prediction needs, or why there is none;
+- ``counts``: what one device does in a step (FLOPs, bytes, launches), from ``block_sums`` (what a token meets in the model's blocks)
+  and ``communication`` (bytes over links); no speed enters there;
+- ``rates``: how fast a device of that kind does it;
+- ``residual``: the factor for what the terms leave unexplained;
+- ``seconds``: counts and rates put together;
+- ``interval``: how far off that may be.
+
+All rates are data with their source in ``coefficients``; ``python -m tests.benchmarks.fit_time`` fits them.
 """
 
 from __future__ import annotations
@@ -14,11 +22,12 @@ from ..parameters import Parameters
 from ..run import Run
 from ..tokens import Workload
 from .coefficients import FITTED_ON
+from .counts import SequenceShape, StepCounts, counts_of
 from .interval import interval_of
+from .predictable import PredictableRun, predictable
 from .rates import rates_of
 from .residual import residual_of
-from .seconds import parts as parts_of
-from .work import Shape, Work, work_of
+from .seconds import parts_of
 
 __all__ = ["StepTime", "predict", "why_not"]
 
@@ -37,53 +46,36 @@ class StepTime:
 
 def why_not(run: Run) -> str | None:
     """Why a run's step cannot be predicted from its shape; None where it can."""
-    if run.hardware is None:
-        return "no hardware is given"
-    if not run.architecture.shape_known:
-        return "only a parameter count is known of the model, not its shape"
-    if length_of(run) is None:
-        return "sequence_length is not given"
-    device = run.hardware.device
-    if device.recipe_peak_flops_per_second(run.precision.recipe) is None or device.reference_peak_flops_per_second is None:
-        return "the device's dense peak is not known"
-    if device.hbm_bytes_per_second is None:
-        return "the device's memory bandwidth is not known"
-    return None
+    known = predictable(run)
+    return known if isinstance(known, str) else None
 
 
-def length_of(run: Run) -> float | None:
-    """Positions of a full sequence or image."""
-    length = run.sequence_length if run.architecture.image_positions is None else run.architecture.image_positions
-    return None if length is None else float(length)
-
-
-def shape_of(run: Run, full: float, workload: Workload | None) -> Shape:
+def shape_of(known: PredictableRun, workload: Workload | None) -> SequenceShape:
     """Sequences as the kernels see them: samples padded to less than the full length fill it in part, uncut ones more than once."""
-    decoder = float(run.decoder_sequence_length or full)
+    run, length, decoder = known.run, known.length, known.decoder_length
     sequences = float(run.method.sequences_per_element)
     if workload is None or run.data.packing == "packed" or run.data.histogram is None or workload.sequences is None or not workload.tensor:
-        return Shape(full, decoder, sequences)
+        return SequenceShape(length=length, decoder_length=decoder, sequences=sequences)
     positions: Number = 0.0
     squares: Number = 0.0
     for row in workload.tensor:
         positions = positions + row.count * 1.0 * row.length
         squares = squares + row.count * 1.0 * row.length * row.length
-    return Shape(full, decoder, sequences, positions / (workload.sequences * full), squares / (positions * full))
+    fill, keys_share = positions / (workload.sequences * length), squares / (positions * length)
+    return SequenceShape(length=length, decoder_length=decoder, sequences=sequences, fill=fill, keys_share=keys_share)
 
 
 def predict(run: Run, parameters: Parameters, workload: Workload | None = None) -> StepTime | None:
     """Seconds of a step; None where ``why_not`` has a reason."""
-    full = length_of(run)
-    if full is None or why_not(run) is not None:
+    known = predictable(run)
+    if isinstance(known, str):
         return None
-    assert run.hardware is not None
-    counts = work_of(run, parameters, shape_of(run, full, workload))
-    parts = parts_of(counts, rates_of(run, residual_of(run, parameters)))
-    peak = run.hardware.device.recipe_peak_flops_per_second(run.precision.recipe)
+    counts = counts_of(known, parameters, shape_of(known, workload))
+    parts = parts_of(counts, rates_of(known, residual_of(known, parameters)))
     # No correction makes a step faster than its model FLOPs at the recipe's own peak.
-    stretch = maximum(1.0, model_flops(counts) / peak / added(parts))
+    stretch = maximum(1.0, model_flops(counts) / known.peak_flops_per_second / added(parts))
     parts = {name: value * stretch for name, value in parts.items()}
-    bounds = interval_of(run, parameters)
+    bounds = interval_of(known, parameters)
     return StepTime(
         parts=parts,
         seconds=added(parts),
@@ -102,7 +94,7 @@ def added(parts: dict[str, Number]) -> Number:
     return total
 
 
-def model_flops(counts: Work) -> Number:
+def model_flops(counts: StepCounts) -> Number:
     """FLOPs of a step and device that the model asks for, recomputation left out: two passes back for one forward."""
     forward, backward = counts.forward, counts.backward
     linear = forward.matrix_flops + backward.matrix_flops + forward.expert_flops + backward.expert_flops

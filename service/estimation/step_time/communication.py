@@ -11,12 +11,12 @@ from ..parameters import Parameters
 from ..placement import FULLY_SHARDED, Placement
 from ..run import Run
 from ..stacks import stack_of
-from .sums import Sums
+from .block_sums import BlockSums
 
-WIDTH = 2.0  # bytes of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
+VALUE_BYTES = 2.0  # of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Transfer:
     """Bytes of a collective: through each device's own link, and its share of what leaves the node."""
 
@@ -37,73 +37,30 @@ class Transfer:
 NOTHING = Transfer(0.0, 0.0, 0.0)
 
 
-def node_size(run: Run) -> float:
-    """Devices that reach each other over the fast link."""
-    assert run.hardware is not None
-    return float(max(run.hardware.devices_per_node, run.hardware.device.switched_link_devices))
-
-
 def _alone(size: Number) -> bool:
     """Whether a group is a single rank in every layout, so that nothing moves."""
-    return not isinstance(size, np.ndarray) and bool(size == 1)
+    return not isinstance(size, np.ndarray) and size == 1
 
 
-def ring(payload: Number, size: Number, inner: Number, node: float, messages: Number = 0.0) -> Transfer:
-    """An all-gather or reduce-scatter of ``payload`` bytes over ``size`` ranks that lie ``inner`` apart (an all-reduce is two).
+def _none_of(payload: Number) -> bool:
+    """Whether there is nothing to move in any layout."""
+    return not isinstance(payload, np.ndarray) and payload == 0.0
 
-    A ring moves payload x (size - 1) / size over every link (Patarasuk and Yuan 2009); where it leaves the node, as many network
-    cards share it as the node holds ranks of the group.
+
+def ring(payload: Number, size: Number, apart: Number, node: float, messages: Number = 0.0) -> Transfer:
+    """An all-gather or reduce-scatter of ``payload`` bytes over ``size`` ranks that lie ``apart`` ranks apart (an all-reduce is two).
+
+    A ring moves payload x (size - 1) / size over every link (Patarasuk and Yuan 2009); where it leaves the node of ``node`` devices,
+    as many network cards share it as the node holds ranks of the group.
     """
     if _alone(size):
         return NOTHING
     moved = payload * ((size - 1.0) / size)
-    per_node = maximum(1.0, minimum(size, floor(node / inner) * 1.0))
+    per_node = maximum(1.0, minimum(size, floor(node / apart) * 1.0))
     return Transfer(moved, where(size > per_node, moved / per_node, 0.0), where(size > 1.0, messages, 0.0))
 
 
-def tensor(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
-    """Two all-reduces of the hidden state for each block and pass (Megatron-LM; with sequence parallelism as gather and scatter)."""
-    if _alone(run.layout.tensor):
-        return NOTHING
-    tp = run.layout.tensor * 1.0
-    activation = WIDTH * tokens * float(run.architecture.hidden)
-    return ring(activation, tp, 1.0, node, messages=(tp - 1.0) / 2.0).times(2.0 * s.reductions * passes)
-
-
-def context(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
-    """Keys and values pass around the ring; their gradients too on the way back."""
-    if _alone(run.layout.context):
-        return NOTHING
-    cp, tp = run.layout.context * 1.0, run.layout.tensor * 1.0
-    return ring(WIDTH * tokens * cp * s.key_values / tp, cp, tp, node).times(passes + 1.0)
-
-
-def expert(run: Run, s: Sums, tokens: Number, passes: float, node: float) -> Transfer:
-    """Tokens to their experts and back, all to all; expert ranks run over tensor and data ranks, nearest first."""
-    if not s.routed or _alone(run.layout.expert):
-        return NOTHING
-    ep, tp = run.layout.expert * 1.0, run.layout.tensor * 1.0
-    sent = WIDTH * tokens / tp * s.routed * 2.0 * passes
-    near = maximum(1.0, minimum(ep, node))
-    return Transfer(
-        where(ep > 1.0, sent * ((ep - 1.0) / ep), 0.0),
-        where(ep > near, sent * ((ep - near) / ep), 0.0),
-        where(ep > 1.0, 2.0 * passes * s.layers, 0.0),
-    )
-
-
-def pipeline(run: Run, tokens: Number, node: float) -> Transfer:
-    """The hidden state to the next stage and its gradient back, for every virtual stage; each tensor rank sends its part."""
-    layout = run.layout
-    if _alone(layout.pipeline):
-        return NOTHING
-    tp, pp, virtual = layout.tensor * 1.0, layout.pipeline * 1.0, layout.virtual_pipeline * 1.0
-    sent = where(pp > 1.0, 2.0 * WIDTH * tokens * float(run.architecture.hidden) / tp * virtual, 0.0)
-    leaves = where(tp * layout.context * layout.data >= node, 1.0, 0.0)
-    return Transfer(sent * (1.0 - leaves), sent * leaves, where(pp > 1.0, 2.0 * virtual, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """Parameters of one device before sharding over data-parallel ranks, and those of them that are trained."""
 
@@ -119,45 +76,97 @@ def held_parameters(run: Run, parameters: Parameters, placed: Placement) -> Held
     experts = float(parameters.experts or 0) / (placed.expert_split * placed.pipeline)
     trained = float(parameters.trainable or 0)
     if run.method.lora is not None:
-        return Held(dense, experts, trained / (placed.tensor * placed.pipeline), 0.0)
+        return Held(dense=dense, experts=experts, trained_dense=trained / (placed.tensor * placed.pipeline), trained_experts=0.0)
     share = trained / float(parameters.total or 1)
-    return Held(dense, experts, dense * share, experts * share)
+    return Held(dense=dense, experts=experts, trained_dense=dense * share, trained_experts=experts * share)
 
 
-def sharding(run: Run, held: Held, placed: Placement, layers: float, node: float) -> tuple[Transfer, Transfer]:
-    """Exchanges of weights and gradients: for every micro-batch, and once a step.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collectives:
+    """What moves for one micro-batch on one device, were all blocks of the model on its stage."""
 
-    ZeRO (Rajbhandari et al. 2019): plain data parallelism reduces gradients in two rounds; stages 1 and 2 scatter gradients and
-    gather weights; stage 3 gathers weights for the forward and again for the backward pass and scatters gradients. Ranks that hold
-    the same weights lie a tensor group apart, those that hold the same experts an expert group.
-    """
-    sharding = run.layout.sharding
-    gradient = min(float(run.precision.gradient_bytes), 4.0)
-    weight = min(float(run.precision.weight_bytes), WIDTH) if run.precision.recipe != "fp32" else 4.0
+    run: Run
+    placed: Placement
+    blocks: BlockSums
+    tokens: Number  # of a micro-batch on one context rank
+    passes: float  # through the blocks: forward, backward, recomputation
+    node: float  # devices that reach each other over the fast link
 
-    def ranks(dense: Number, experts: Number, messages: Number = 0.0) -> Transfer:
+    def tensor(self) -> Transfer:
+        """Two all-reduces of the hidden state for each block and pass (Megatron-LM; with sequence parallelism as gather and scatter)."""
+        size = self.placed.tensor
+        if _alone(size):
+            return NOTHING
+        hidden_state = VALUE_BYTES * self.tokens * float(self.run.architecture.hidden)
+        once = ring(hidden_state, size, 1.0, self.node, messages=(size - 1.0) / 2.0)
+        return once.times(2.0 * self.blocks.reductions * self.passes)
+
+    def context(self) -> Transfer:
+        """Keys and values pass around the ring; their gradients too on the way back."""
+        size, tensor = self.placed.context, self.placed.tensor
+        if _alone(size):
+            return NOTHING
+        return ring(VALUE_BYTES * self.tokens * size * self.blocks.key_values / tensor, size, tensor, self.node).times(self.passes + 1.0)
+
+    def expert(self) -> Transfer:
+        """Tokens to their experts and back, all to all; expert ranks run over tensor and data ranks, nearest first."""
+        size = self.placed.expert
+        if not self.blocks.routed or _alone(size):
+            return NOTHING
+        sent = VALUE_BYTES * self.tokens / self.placed.tensor * self.blocks.routed * 2.0 * self.passes
+        near = maximum(1.0, minimum(size, self.node))
+        return Transfer(
+            where(size > 1.0, sent * ((size - 1.0) / size), 0.0),
+            where(size > near, sent * ((size - near) / size), 0.0),
+            where(size > 1.0, 2.0 * self.passes * self.blocks.layers, 0.0),
+        )
+
+    def pipeline(self) -> Transfer:
+        """The hidden state to the next stage and its gradient back, for every virtual stage; each tensor rank sends its part."""
+        stages, tensor, virtual = self.placed.pipeline, self.placed.tensor, self.placed.virtual_stages
+        if _alone(stages):
+            return NOTHING
+        hidden_state = 2.0 * VALUE_BYTES * self.tokens * float(self.run.architecture.hidden)
+        sent = where(stages > 1.0, hidden_state / tensor * virtual, 0.0)
+        leaves = where(tensor * self.placed.context * self.placed.data >= self.node, 1.0, 0.0)
+        return Transfer(sent * (1.0 - leaves), sent * leaves, where(stages > 1.0, 2.0 * virtual, 0.0))
+
+    def sharding(self, held: Held) -> tuple[Transfer, Transfer]:
+        """Exchanges of weights and gradients of all blocks of the stage: for every micro-batch, and once a step.
+
+        ZeRO (Rajbhandari et al. 2019): plain data parallelism reduces gradients in two rounds; stages 1 and 2 scatter gradients and
+        gather weights; stage 3 gathers weights for the forward and again for the backward pass and scatters gradients. Ranks that
+        hold the same weights lie a tensor group apart, those that hold the same experts an expert group.
+        """
+        run, placed, sharding = self.run, self.placed, self.run.layout.sharding
+        gradient = min(float(run.precision.gradient_bytes), 4.0)
+        weight = min(float(run.precision.weight_bytes), VALUE_BYTES) if run.precision.recipe != "fp32" else 4.0
+        gradients = gradient * held.trained_dense, gradient * held.trained_experts
+        scattered = self._over_the_shard(*gradients)
+        if sharding in FULLY_SHARDED:
+            messages = self.blocks.layers / placed.pipeline
+            gathered = self._over_the_shard(weight * held.dense, weight * held.experts, messages).times(2.0)
+            return gathered + scattered, self._between_shards(*gradients) if sharding == "hybrid" else NOTHING
+        if sharding == "none":
+            return NOTHING, scattered.times(2.0)
+        stepped = self._over_the_shard(weight * held.trained_dense, weight * held.trained_experts)
+        if sharding == "zero2" and stack_of(run.software, run.precision).sharding.reduces_every_micro_batch:
+            return scattered, stepped
+        return NOTHING, scattered + stepped
+
+    def _over_the_shard(self, dense_bytes: Number, expert_bytes: Number, messages: Number = 0.0) -> Transfer:
         """A gather or scatter of dense bytes over the shard group and of experts' over theirs."""
-        moved = ring(dense, placed.shard, placed.tensor, node, messages=messages)
-        if type(experts) is float and experts == 0.0:
+        placed = self.placed
+        moved = ring(dense_bytes, placed.shard, placed.tensor, self.node, messages=messages)
+        if _none_of(expert_bytes):
             return moved
-        return moved + ring(experts, placed.expert_shard, placed.expert_split, node)
+        return moved + ring(expert_bytes, placed.expert_shard, placed.expert_split, self.node)
 
-    def copies(dense: Number, experts: Number) -> Transfer:
+    def _between_shards(self, dense_bytes: Number, expert_bytes: Number) -> Transfer:
         """An all-reduce between shard groups that hold the same."""
-        moved = ring(dense / placed.shard, placed.shard_copies, placed.tensor * placed.shard, node).times(2.0)
-        if type(experts) is float and experts == 0.0:
+        placed = self.placed
+        moved = ring(dense_bytes / placed.shard, placed.shard_copies, placed.tensor * placed.shard, self.node).times(2.0)
+        if _none_of(expert_bytes):
             return moved
-        own = experts / placed.expert_shard
-        return moved + ring(own, placed.expert_shard_copies, placed.expert_split * placed.expert_shard, node).times(2.0)
-
-    scattered = ranks(gradient * held.trained_dense, gradient * held.trained_experts)
-    if sharding in FULLY_SHARDED:
-        gathered = ranks(weight * held.dense, weight * held.experts, messages=layers / placed.pipeline).times(2.0)
-        once = copies(gradient * held.trained_dense, gradient * held.trained_experts) if sharding == "hybrid" else NOTHING
-        return gathered + scattered, once
-    if sharding == "none":
-        return NOTHING, scattered.times(2.0)
-    stepped = ranks(weight * held.trained_dense, weight * held.trained_experts)
-    if sharding == "zero2" and stack_of(run.software, run.precision).sharding.reduces_every_micro_batch:
-        return scattered, stepped
-    return NOTHING, scattered + stepped
+        own, apart = expert_bytes / placed.expert_shard, placed.expert_split * placed.expert_shard
+        return moved + ring(own, placed.expert_shard_copies, apart, self.node).times(2.0)

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 
 from ..parameters import Parameters
-from ..run import Run
 from ..spread import prior
 from .coefficients import RANGES, SEEN, UNSEEN
+from .predictable import PredictableRun
 
 # Each doubling beyond what was measured in a cell moves the interval this far towards that of an unseen stack.
 PER_DOUBLING = 0.25
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """Bounds as multiples of the prediction, and what they rest on."""
 
@@ -24,29 +24,28 @@ class Interval:
     basis: str
 
 
-def cell(run: Run) -> str:
+def cell(known: PredictableRun) -> str:
     """Name of the group of measured runs whose errors apply."""
-    assert run.hardware is not None
+    run = known.run
     width = "8 bit" if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else "32 bit" if run.precision.recipe == "fp32" else "16 bit"
     method = run.method.kind if run.method.adapters else "full"
-    return f"{run.software.stack}, {run.hardware.device.architecture}, {width}, {method}"
+    return f"{run.software.stack}, {known.hardware.device.architecture}, {width}, {method}"
 
 
-def coordinates(run: Run, parameters: Parameters) -> dict[str, float]:
+def coordinates(known: PredictableRun, parameters: Parameters) -> dict[str, float]:
     """Sizes by which a run may lie outside of what was measured, as powers of two."""
-    assert run.hardware is not None
     return {
         "parameters": math.log2(max(1.0, float(parameters.total))),
-        "sequence_length": math.log2(max(1.0, float(run.sequence_length or 1))),
-        "devices": math.log2(max(1.0, float(run.hardware.device_count))),
+        "sequence_length": math.log2(max(1.0, float(known.run.sequence_length or 1))),
+        "devices": math.log2(max(1.0, float(known.hardware.device_count))),
     }
 
 
-def doublings(run: Run, parameters: Parameters, name: str) -> dict[str, float]:
+def doublings(known: PredictableRun, parameters: Parameters, name: str) -> dict[str, float]:
     """By how many doublings each size lies outside of the cell's range."""
     ranges = RANGES[name]
     outside = {}
-    for size, value in coordinates(run, parameters).items():
+    for size, value in coordinates(known, parameters).items():
         low, high = ranges[size]
         beyond = max(low - value, value - high, 0.0)
         if beyond > 0:
@@ -54,15 +53,14 @@ def doublings(run: Run, parameters: Parameters, name: str) -> dict[str, float]:
     return outside
 
 
-def interval_of(run: Run, parameters: Parameters) -> Interval:
+def interval_of(known: PredictableRun, parameters: Parameters) -> Interval:
     """The interval at the run's coverage."""
-    name = cell(run)
+    name = cell(known)
     if name not in SEEN:
-        bounds = prior(1.0, UNSEEN[0], UNSEEN[1], run.interval_coverage)
-        return Interval(
-            bounds.low, bounds.high, None, "errors on sources left out of the fit: no measured run has this stack, device and method"
-        )
-    outside = doublings(run, parameters, name)
+        bounds = prior(1.0, UNSEEN[0], UNSEEN[1], known.run.interval_coverage)
+        basis = "errors on sources left out of the fit: no measured run has this stack, device and method"
+        return Interval(low=bounds.low, high=bounds.high, cell=None, basis=basis)
+    outside = doublings(known, parameters, name)
     share = min(1.0, PER_DOUBLING * sum(outside.values()))
     low, high = SEEN[name]
     low, high = (
@@ -72,5 +70,5 @@ def interval_of(run: Run, parameters: Parameters) -> Interval:
     basis = f"errors on like runs left out of the fit ({name})"
     if outside:
         basis += "; wider because " + ", ".join(f"{size} lies {value:.1f} doublings outside" for size, value in outside.items())
-    bounds = prior(1.0, low, high, run.interval_coverage)
-    return Interval(bounds.low, bounds.high, name, basis)
+    bounds = prior(1.0, low, high, known.run.interval_coverage)
+    return Interval(low=bounds.low, high=bounds.high, cell=name, basis=basis)

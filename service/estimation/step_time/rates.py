@@ -7,54 +7,65 @@ counts as 1. So a device or stack without measurements of its own gets what is c
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
-from ..run import Run
 from .coefficients import COEFFICIENTS
+from .predictable import PredictableRun
 from .seconds import Rates
-
-Key = tuple[str, str, str, str, str, bool, bool, bool]
 
 # Where no source says how fast a link is: a PCIe 4 slot and a 100 Gb/s network card.
 SLOW_INTRA, SLOW_INTER = 32e9, 12.5e9
 
 
-def key(run: Run) -> Key:
-    """What the efficiencies depend on."""
-    assert run.hardware is not None
-    return (
-        run.hardware.device.architecture or "",
-        run.software.stack,
-        run.precision.recipe,
-        run.attention,
-        run.layout.sharding,
-        run.software.compile,
-        run.software.fused_loss,
-        run.layout.sequence_parallel,
+class RateKey(NamedTuple):
+    """What the efficiencies of a run depend on."""
+
+    architecture: str  # of the device
+    stack: str
+    recipe: str
+    attention: str
+    sharding: str
+    compiled: bool
+    fused_loss: bool
+    sequence_parallel: bool
+
+
+def key(known: PredictableRun) -> RateKey:
+    """The key of a run."""
+    run = known.run
+    return RateKey(
+        architecture=known.hardware.device.architecture or "",
+        stack=run.software.stack,
+        recipe=run.precision.recipe,
+        attention=run.attention,
+        sharding=run.layout.sharding,
+        compiled=run.software.compile,
+        fused_loss=run.software.fused_loss,
+        sequence_parallel=run.layout.sequence_parallel,
     )
 
 
-def names(k: Key) -> dict[str, tuple[str, ...]]:
+def names(k: RateKey) -> dict[str, tuple[str, ...]]:
     """Names of the coefficients of every rate."""
-    architecture, stack, recipe, attention, sharding, compiled, fused_loss, sequence_parallel = k
-    low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(recipe)
+    architecture, stack = k.architecture, k.stack
+    low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(k.recipe)
     # Unfused attention marks the older Megatron-DeepSpeed, whose two sources differ by a quarter in matrix speed and are told apart
     # by their sharding alone. Where attention is fused, sharding has no business with the speed of a matrix product.
-    older = (f"matrix@{stack}+eager/{sharding}",) if attention == "eager" else ()
+    older = (f"matrix@{stack}+eager/{k.sharding}",) if k.attention == "eager" else ()
     matrix = ("matrix", f"matrix:{architecture}", f"matrix@{stack}", *older)
     products = matrix if low is None else (*matrix, f"matrix/{low}", f"matrix/{low}:{architecture}")
     flash = ("attention", f"attention:{architecture}", f"attention@{stack}")
     elementwise = ("elementwise", f"elementwise@{stack}")
     host = ("kernel_host_seconds", f"kernel_host_seconds@{stack}", f"kernel_host_seconds:{architecture}")
-    compile_ = ("elementwise+compile",) if compiled else ()
     return {
         "matrix": products,
         "expert": (*products, "expert", *((f"expert/{low}",) if low else ())),
         "head": matrix,
         "matrix_bytes": ("matrix_bytes",),
-        "attention": ("attention/eager",) if attention == "eager" else flash,
+        "attention": ("attention/eager",) if k.attention == "eager" else flash,
         "attention_bytes": ("attention_bytes",),
-        "elementwise": (*elementwise, *compile_),
-        "logits": ("logits", *(("logits+fused_loss",) if fused_loss else ())),
+        "elementwise": (*elementwise, *(("elementwise+compile",) if k.compiled else ())),
+        "logits": ("logits", *(("logits+fused_loss",) if k.fused_loss else ())),
         "accumulation": ("optimizer",),
         "optimizer": ("optimizer",),
         "dequantized": ("dequantized",),
@@ -62,12 +73,12 @@ def names(k: Key) -> dict[str, tuple[str, ...]]:
         "intra": ("intra",),
         "inter": ("inter",),
         "kernel_seconds": ("kernel_seconds",),
-        "kernel_host_seconds": (*host, *(("kernel_host_seconds+compile",) if compiled else ())),
+        "kernel_host_seconds": (*host, *(("kernel_host_seconds+compile",) if k.compiled else ())),
         "message_seconds": ("message_seconds",),
         "message_host_seconds": ("message_host_seconds",),
         "stage_message_seconds": ("stage_message_seconds",),
         "step_seconds": ("step_seconds",),
-        "tensor_exposed": ("tensor_exposed", *(("tensor_exposed+sequence_parallel",) if sequence_parallel else ())),
+        "tensor_exposed": ("tensor_exposed", *(("tensor_exposed+sequence_parallel",) if k.sequence_parallel else ())),
         "context_exposed": ("context_exposed",),
         "expert_exposed": ("expert_exposed",),
         "sharding_exposed": ("sharding_exposed",),
@@ -76,15 +87,10 @@ def names(k: Key) -> dict[str, tuple[str, ...]]:
     }
 
 
-def bases(run: Run) -> dict[str, float]:
+def bases(known: PredictableRun) -> dict[str, float]:
     """What each rate's coefficients multiply; 1 for those that are seconds or shares themselves."""
-    assert run.hardware is not None
-    device = run.hardware.device
-    peak, reference = device.recipe_peak_flops_per_second(run.precision.recipe), device.reference_peak_flops_per_second
-    memory = device.hbm_bytes_per_second
-    if peak is None or reference is None or memory is None:
-        raise ValueError("the device's dense peak and memory bandwidth are needed")
-    head = peak if run.precision.recipe == "fp32" else reference
+    peak, memory = known.peak_flops_per_second, known.hbm_bytes_per_second
+    head = peak if known.run.precision.recipe == "fp32" else known.reference_peak_flops_per_second
     return {
         "matrix": peak,
         "expert": peak,
@@ -96,13 +102,13 @@ def bases(run: Run) -> dict[str, float]:
         "logits": memory,
         "accumulation": memory,
         "optimizer": memory,
-        "intra": run.hardware.intra_node_bytes_per_second or SLOW_INTRA,
-        "inter": run.hardware.inter_node_bytes_per_second or SLOW_INTER,
+        "intra": known.hardware.intra_node_bytes_per_second or SLOW_INTRA,
+        "inter": known.hardware.inter_node_bytes_per_second or SLOW_INTER,
     }
 
 
 @cache
-def efficiencies(k: Key) -> tuple[tuple[str, float], ...]:
+def efficiencies(k: RateKey) -> tuple[tuple[str, float], ...]:
     """Product of the coefficients of every rate."""
     out = []
     for rate, parts in names(k).items():
@@ -113,7 +119,7 @@ def efficiencies(k: Key) -> tuple[tuple[str, float], ...]:
     return tuple(out)
 
 
-def rates_of(run: Run, residual: float) -> Rates:
+def rates_of(known: PredictableRun, residual: float) -> Rates:
     """The rates of a run."""
-    base = bases(run)
-    return Rates(**{name: base.get(name, 1.0) * product for name, product in efficiencies(key(run))}, residual=residual)
+    base = bases(known)
+    return Rates(**{name: base.get(name, 1.0) * product for name, product in efficiencies(key(known))}, residual=residual)

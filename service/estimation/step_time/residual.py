@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 
 from ..parameters import Parameters
-from ..run import Run
 from .coefficients import RESIDUAL
+from .predictable import PredictableRun
 
 CATEGORY, INTERACTION, SLOPE = 1 / 2.0, 1 / 2.0, 1 / 8.0  # scales: smaller is shrunk more
 
 
-def features(run: Run, parameters: Parameters) -> dict[str, float]:
+def features(known: PredictableRun, parameters: Parameters) -> dict[str, float]:
     """Named features; the larger the scale, the less they are shrunk."""
-    assert run.hardware is not None
-    family, stack = run.hardware.device.architecture or "", run.software.stack
+    run, hardware = known.run, known.hardware
+    family, stack = hardware.device.architecture or "", run.software.stack
     width = "8" if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else "16"
     found = {
         "all": CATEGORY,
@@ -38,12 +38,12 @@ def features(run: Run, parameters: Parameters) -> dict[str, float]:
         found["ln sequence"] = (math.log(run.sequence_length) - 7.6) * SLOPE
     if run.architecture.hidden:
         found["ln hidden"] = (math.log(run.architecture.hidden) - 8.3) * SLOPE
-    found["ln devices"] = (math.log(run.hardware.device_count) - 3.0) * SLOPE
+    found["ln devices"] = (math.log(hardware.device_count) - 3.0) * SLOPE
     if parameters.total:
         found["ln parameters"] = (math.log(parameters.total) - 22.0) / 12.0
     return found
 
 
-def residual_of(run: Run, parameters: Parameters) -> float:
+def residual_of(known: PredictableRun, parameters: Parameters) -> float:
     """The factor of a run."""
-    return math.exp(sum(RESIDUAL.get(name, 0.0) * value for name, value in features(run, parameters).items()))
+    return math.exp(sum(RESIDUAL.get(name, 0.0) * value for name, value in features(known, parameters).items()))

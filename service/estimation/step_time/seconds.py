@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..numeric import Number, maximum
 from .communication import Transfer
-from .work import Pass, Work
+from .counts import PassCounts, StepCounts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,49 +74,49 @@ def moved(transfer: Transfer, rates: Rates) -> Number:
     return maximum(transfer.intra / rates.intra, transfer.inter / rates.inter) + transfer.messages * rates.message_seconds
 
 
-def _pass(counts: Pass, rates: Rates) -> tuple[Number, Number, Number]:
+def _pass(counts: PassCounts, rates: Rates) -> tuple[Number, Number, Number]:
     matrix = counts.matrix_flops / rates.matrix + counts.expert_flops / rates.expert + counts.matrix_bytes / rates.matrix_bytes
     attention = counts.attention_flops / rates.attention + counts.attention_bytes / rates.attention_bytes
     return matrix, attention, counts.elementwise_bytes / rates.elementwise
 
 
-def parts(work: Work, rates: Rates) -> dict[str, Number]:
+def parts_of(counts: StepCounts, rates: Rates) -> dict[str, Number]:
     """Seconds of every part of a step; they add up to the step."""
-    m, p = work.micro_batches, work.stages
-    forward_matrix, forward_attention, forward_rest = _pass(work.forward, rates)
-    backward_matrix, backward_attention, backward_rest = _pass(work.backward, rates)
-    again_matrix, again_attention, again_rest = _pass(work.recompute, rates)
+    m, p = counts.micro_batches, counts.stages
+    forward_matrix, forward_attention, forward_rest = _pass(counts.forward, rates)
+    backward_matrix, backward_attention, backward_rest = _pass(counts.backward, rates)
+    again_matrix, again_attention, again_rest = _pass(counts.recompute, rates)
     matrix, attention = forward_matrix + backward_matrix, forward_attention + backward_attention
-    memory = forward_rest + backward_rest + work.accumulated_bytes / rates.accumulation
+    memory = forward_rest + backward_rest + counts.accumulated_bytes / rates.accumulation
     recompute = again_matrix + again_attention + again_rest
-    dequantization = work.dequantized_weights / rates.dequantized
-    tensor = moved(work.tensor, rates) * rates.tensor_exposed
-    context = moved(work.context, rates) * rates.context_exposed
-    expert = moved(work.expert, rates) * rates.expert_exposed
-    pipeline = moved(work.pipeline, rates) + work.pipeline.messages * rates.stage_message_seconds
+    dequantization = counts.dequantized_weights / rates.dequantized
+    tensor = moved(counts.tensor, rates) * rates.tensor_exposed
+    context = moved(counts.context, rates) * rates.context_exposed
+    expert = moved(counts.expert, rates) * rates.expert_exposed
+    pipeline = moved(counts.pipeline, rates) + counts.pipeline.messages * rates.stage_message_seconds
     compute = matrix + attention + memory + recompute + dequantization
     busy = compute + tensor + context + expert
 
     # Weights are gathered ahead under the compute of the layer before; what does not fit stands still.
-    gathering = moved(work.sharding, rates)
+    gathering = moved(counts.sharding, rates)
     sharding = gathering * rates.sharding_exposed
     sharding = sharding + maximum(0.0, gathering * (1.0 - rates.sharding_exposed) - busy * rates.sharding_cover)
-    offload = maximum(0.0, work.offload_bytes / rates.host_link - busy)
+    offload = maximum(0.0, counts.offload_bytes / rates.host_link - busy)
     busy = busy + sharding + offload
 
     # The host launches kernels one after the other: a device that is faster than its host waits.
-    kernels = work.forward.kernels + work.backward.kernels + work.recompute.kernels
+    kernels = counts.forward.kernels + counts.backward.kernels + counts.recompute.kernels
     gaps = kernels * rates.kernel_seconds
-    host = kernels * rates.kernel_host_seconds + work.tensor.messages * rates.message_host_seconds
+    host = kernels * rates.kernel_host_seconds + counts.tensor.messages * rates.message_host_seconds
     launch = gaps + maximum(0.0, host - busy - gaps)
 
     # 1F1B: every micro-batch takes as long as the slowest stage, filling and draining costs one pass through the others,
     # divided by the virtual stages of an interleaved schedule (Narayanan et al. 2021). The head is on the last stage.
     layers = busy + launch + pipeline
-    head_matrix = work.head_flops / rates.head + work.head_bytes / rates.matrix_bytes
-    head_rest = work.logits / rates.logits
+    head_matrix = counts.head_flops / rates.head + counts.head_bytes / rates.matrix_bytes
+    head_rest = counts.logits / rates.logits
     head = head_matrix + head_rest
-    slowest = maximum(layers * work.largest_share, layers * work.last_share + head)
+    slowest = maximum(layers * counts.largest_share, layers * counts.last_share + head)
     mean = layers + head / p
     r = rates.residual
     each = m * r
@@ -132,10 +132,10 @@ def parts(work: Work, rates: Rates) -> dict[str, Number]:
         "expert_communication": expert * each,
         "pipeline_communication": pipeline * each,
         "sharding_communication": sharding * each,
-        "offload": (offload * m + work.step_offload_bytes / rates.host_link + work.host_stepped / HOST_STEPS_PER_SECOND) * r,
+        "offload": (offload * m + counts.step_offload_bytes / rates.host_link + counts.host_stepped / HOST_STEPS_PER_SECOND) * r,
         "pipeline_imbalance": (slowest - mean) * each,
-        "pipeline_bubble": (p * mean - slowest) / work.interleaving * r,
-        "data_communication": moved(work.data, rates) * rates.data_exposed * r,
-        "optimizer": work.optimizer_bytes / rates.optimizer * r,
+        "pipeline_bubble": (p * mean - slowest) / counts.interleaving * r,
+        "data_communication": moved(counts.data, rates) * rates.data_exposed * r,
+        "optimizer": counts.optimizer_bytes / rates.optimizer * r,
         "overhead": rates.step_seconds * r + m * 0.0,
     }

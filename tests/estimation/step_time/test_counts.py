@@ -10,8 +10,9 @@ import pytest
 from service.estimation import parameters, step_time
 from service.estimation.run import Run
 from service.estimation.step_time import communication, seconds
+from service.estimation.step_time.counts import SequenceShape, StepCounts, counts_of
+from service.estimation.step_time.predictable import PredictableRun, predictable
 from service.estimation.step_time.rates import rates_of
-from service.estimation.step_time.work import Shape, Work, work_of
 from service.specs.load import run_of
 
 LLAMA_8B = 32 * 218_103_808  # weights of the matrices in its 32 blocks: 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) each
@@ -29,9 +30,15 @@ def a_run(**changes: Any) -> Run:
     return run_of({**spec, **changes})
 
 
-def counts(run: Run) -> Work:
+def known(run: Run) -> PredictableRun:
+    found = predictable(run)
+    assert isinstance(found, PredictableRun)
+    return found
+
+
+def counts(run: Run) -> StepCounts:
     length = float(run.sequence_length or 0)
-    return work_of(run, parameters.count(run), Shape(length, length))
+    return counts_of(known(run), parameters.count(run), SequenceShape(length=length, decoder_length=length))
 
 
 def parts(run: Run) -> dict[str, Any]:
@@ -62,9 +69,9 @@ def test_adapters_leave_out_the_gradients_of_weights() -> None:
 
 def test_huge_products_take_flops_over_peak_times_efficiency() -> None:
     run = a_run(batch={"micro_batch_size": 4096, "gradient_accumulation_steps": 1}, software={"stack": "megatron"})
-    rates = replace(rates_of(run, 1.0), matrix=500e12, head=500e12, matrix_bytes=1e30)
+    rates = replace(rates_of(known(run), 1.0), matrix=500e12, head=500e12, matrix_bytes=1e30)
     work = counts(run)
-    time = seconds.parts(work, rates)
+    time = seconds.parts_of(work, rates)
     assert time["matrix"] == pytest.approx(6 * (4096 * 8192) * (LLAMA_8B + 4096 * 128256) / 500e12, rel=1e-9)
     assert time["launch"] / sum(time.values()) < 1e-3
 
@@ -99,9 +106,8 @@ def test_tensor_parallelism_reduces_twice_a_block_and_pass() -> None:
 def test_one_forward_one_backward_idles_for_stages_less_one() -> None:
     """Without a head, the bubble of 1F1B is (p - 1) / m of the work, and v virtual stages divide it (Narayanan et al. 2021)."""
     run = a_run(parallelism={"pipeline": 8, "virtual_pipeline": 2}, batch={"micro_batch_size": 1, "gradient_accumulation_steps": 32})
-    work = counts(run)
-    work.head_flops = work.head_bytes = work.logits = 0.0
-    time = seconds.parts(work, rates_of(run, 1.0))
+    work = replace(counts(run), head_flops=0.0, head_bytes=0.0, logits=0.0)
+    time = seconds.parts_of(work, rates_of(known(run), 1.0))
     per_step = ("pipeline_bubble", "pipeline_imbalance", "data_communication", "optimizer", "overhead")
     steady = sum(value for name, value in time.items() if name not in per_step)
     assert time["pipeline_bubble"] == pytest.approx(steady * 7 / 32 / 2, rel=1e-9)

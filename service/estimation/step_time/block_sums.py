@@ -14,7 +14,7 @@ ROW_PARALLEL = frozenset({"attended", "activated", "shared_activated", "cross_at
 
 
 @dataclass(slots=True)
-class Sums:
+class BlockSums:
     """Sums over the blocks, for one token; ``decoder`` blocks of encoder-decoder models count by their share of tokens."""
 
     layers: float = 0.0
@@ -50,9 +50,9 @@ def keys_met(attention: Attention, length: float) -> float:
 
 
 @ByIdentity
-def sums(architecture: Architecture, lora: Lora | None, length: float, decoder_length: float, eager: bool) -> Sums:
+def block_sums(architecture: Architecture, lora: Lora | None, length: float, decoder_length: float, eager: bool) -> BlockSums:
     """Walk every distinct block once."""
-    out = Sums()
+    out = BlockSums()
     for layer, count in architecture.kinds():
         decoder = architecture.encoder_decoder and layer.kind != "encoder"
         own = decoder_length if decoder else length
@@ -60,7 +60,9 @@ def sums(architecture: Architecture, lora: Lora | None, length: float, decoder_l
     return out
 
 
-def _add(out: Sums, architecture: Architecture, layer: Layer, n: float, own: float, encoder: float, lora: Lora | None, eager: bool) -> None:
+def _add(
+    out: BlockSums, architecture: Architecture, layer: Layer, n: float, own: float, encoder: float, lora: Lora | None, eager: bool
+) -> None:
     hidden, mlp = float(architecture.hidden), layer.mlp
     kernels = 8.0 + 2.0 * layer.norms
     for m in layer.matrices:
