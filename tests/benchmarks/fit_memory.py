@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from service.estimation import memory
+from service.estimation.memory.blocks.trained_model import trained_model
 from service.estimation.memory.peaks.intervals import interval, unlike
-from service.estimation.memory.setting import setting
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.estimation.stacks.megatron import MEGATRON_DEEPSPEED
@@ -97,7 +97,7 @@ class Residual:
 
 def _table(run: Run) -> str:
     """The name of the table that describes the run's stack."""
-    known = setting(run)
+    known = trained_model(run)
     assert known is not None
     return next(name for name, table in TABLES.items() if table is known.stack)
 
@@ -170,7 +170,7 @@ def score(found: list[Residual]) -> Score:
     inside = 0.0
     for r in found:
         assert r.case.observable is not None
-        known = setting(r.case.run)
+        known = trained_model(r.case.run)
         assert known is not None
         width = interval(known, r.case.observable, unlike(r.case.run, known))
         inside += r.case.weight if width.low <= math.exp(r.log_ratio) <= width.high else 0.0

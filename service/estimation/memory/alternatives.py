@@ -13,9 +13,9 @@ from typing import Any
 
 from ..placement import held_on_host
 from ..run import Run
+from .blocks.trained_model import trained_model
 from .changes import Change, Kind, both, kinds, merged, settled
 from .device.host import host_bytes
-from .setting import setting
 
 __all__ = ["Change", "Offer", "alternatives", "merged"]
 
@@ -215,7 +215,7 @@ def _row(found: Found, run: Run, before: float, base: float | None, hours: Hours
         "throughput_ratio": None if not ratio else devices / ratio,
     }
     notes = list(found.notes)
-    known = setting(found.run)
+    known = trained_model(found.run)
     if known is not None and held_on_host(found.run):
         row["host_memory_bytes_per_device"] = float(host_bytes(found.run, known))
     if notes:

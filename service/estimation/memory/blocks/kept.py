@@ -10,21 +10,20 @@ from dataclasses import dataclass, replace
 
 from ...numeric import Number, minimum, where
 from ...placement import Placement
-from ...stacks.profile import COMPUTE, RESIDUAL
-from ..activations import Kept
 from ..amounts import add, split
-from ..kinds import Kind
-from ..setting import Setting
+from .block_kind import BlockKind
+from .coefficients import Kept
+from .trained_model import TrainedModel
 
 
-def tokens_of(setting: Setting, placed: Placement, decoder: bool = False) -> Number:
+def tokens_of(model: TrainedModel, placed: Placement, decoder: bool = False) -> Number:
     """Tokens of one micro-batch on one rank."""
-    return placed.micro_sequences * ((setting.decoder_length if decoder else setting.length) / placed.context)
+    return placed.micro_sequences * ((model.lengths.decoder if decoder else model.lengths.sequence) / placed.context)
 
 
-def block_bytes(setting: Setting, kept: Kept, placed: Placement, decoder: bool) -> Number:
+def block_bytes(model: TrainedModel, kept: Kept, placed: Placement, decoder: bool) -> Number:
     """Bytes that coefficients come to on one rank and micro-batch."""
-    length = setting.decoder_length if decoder else setting.length
+    length = model.lengths.decoder if decoder else model.lengths.sequence
     local = length / placed.context
     per_token: Number = split(kept.replicated, placed.sequence_split) + (kept.split + kept.scores * length) / placed.tensor
     if kept.routed:
@@ -38,35 +37,37 @@ def block_bytes(setting: Setting, kept: Kept, placed: Placement, decoder: bool) 
         whole = whole + kept.positions * local
     if decoder:
         read: Number = split(kept.cross_replicated, placed.sequence_split) + kept.cross / placed.tensor
-        whole = whole + tokens_of(setting, placed) * read
+        whole = whole + tokens_of(model, placed) * read
         if kept.cross_scores or kept.cross_squares:
-            whole = whole + (placed.micro_sequences * kept.cross_scores + kept.cross_squares) * (local * setting.length) / placed.tensor
+            whole = (
+                whole + (placed.micro_sequences * kept.cross_scores + kept.cross_squares) * (local * model.lengths.sequence) / placed.tensor
+            )
     if kept.fixed:
         whole = whole + kept.fixed
     if kept.fixed_experts:
         whole = whole + kept.fixed_experts / placed.expert_split
-    return whole if setting.kept_scale == 1.0 else whole * setting.kept_scale
+    return whole if model.kept_scale == 1.0 else whole * model.kept_scale
 
 
-def inputs(setting: Setting, kind: Kind, placed: Placement) -> Number:
+def inputs(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes of one block's input, which full checkpointing keeps."""
-    return split(tokens_of(setting, placed, kind.decoder) * (RESIDUAL[setting.mode] * setting.hidden), placed.sequence_split)
+    return split(tokens_of(model, placed, kind.decoder) * (model.how.residual * model.how.hidden), placed.sequence_split)
 
 
-def selected(setting: Setting, kind: Kind, placed: Placement) -> Number:
+def selected(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes of one block under selective checkpointing."""
-    rule = setting.stack.selective
+    rule = model.stack.selective
     if rule.drops == "scores":
-        return block_bytes(setting, replace(kind.kept, scores=0.0, cross_scores=0.0), placed, kind.decoder)
-    a, width = kind.layer.attention, COMPUTE[setting.mode]
-    split = width * (a.query_heads * a.value_dim + rule.kept_outputs * kind.outputs) + 4.0 * a.query_heads
+        return block_bytes(model, replace(kind.kept, scores=0.0, cross_scores=0.0), placed, kind.decoder)
+    a, width = kind.layer.attention, model.how.width
+    split = width * (a.query_heads * a.value_dim + rule.kept_outputs * kind.weights.outputs) + 4.0 * a.query_heads
     outputs = Kept(
-        replicated=(RESIDUAL[setting.mode] + width) * setting.hidden,
+        replicated=(model.how.residual + width) * model.how.hidden,
         split=split,
         routed=rule.kept_outputs * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
     )
     return minimum(
-        block_bytes(setting, outputs, placed, kind.decoder) / setting.kept_scale, block_bytes(setting, kind.kept, placed, kind.decoder)
+        block_bytes(model, outputs, placed, kind.decoder) / model.kept_scale, block_bytes(model, kind.kept, placed, kind.decoder)
     )
 
 
@@ -85,54 +86,54 @@ class BlockOnRank:
     kept_attention: Number  # of that, without its MLP
 
 
-def blocks(setting: Setting, placed: Placement) -> list[BlockOnRank]:
+def blocks(model: TrainedModel, placed: Placement) -> list[BlockOnRank]:
     """A block of each kind."""
-    return [_block(setting, kind, placed) for kind in setting.kinds]
+    return [_block(model, kind, placed) for kind in model.kinds]
 
 
-def _block(setting: Setting, kind: Kind, placed: Placement) -> BlockOnRank:
+def _block(model: TrainedModel, kind: BlockKind, placed: Placement) -> BlockOnRank:
     t = placed.tensor
-    weights = kind.split / t + kind.whole
+    weights = kind.weights.split / t + kind.weights.whole
     experts: Number = 0.0
     trained_experts: Number = 0.0
-    matrices: Number = (kind.matrices - kind.experts) / t if setting.casts else 0.0
+    matrices: Number = (kind.weights.matrices - kind.weights.experts) / t if model.casts else 0.0
     trained: Number = 0.0
-    if kind.trained_split or kind.trained_whole or kind.trained_experts:
-        trained = kind.trained_split / t + kind.trained_whole
-    if kind.experts:
-        experts = kind.experts / placed.expert_split
+    if kind.weights.trained_split or kind.weights.trained_whole or kind.weights.trained_experts:
+        trained = kind.weights.trained_split / t + kind.weights.trained_whole
+    if kind.weights.experts:
+        experts = kind.weights.experts / placed.expert_split
         weights = weights + experts
-        matrices = add(matrices, experts) if setting.casts else 0.0
-        if kind.trained_experts:
-            trained_experts = kind.trained_experts / placed.expert_split
+        matrices = add(matrices, experts) if model.casts else 0.0
+        if kind.weights.trained_experts:
+            trained_experts = kind.weights.trained_experts / placed.expert_split
             trained = trained + trained_experts
-    kept = add(block_bytes(setting, kind.kept, placed, kind.decoder), kind.adapter_casts)
-    held = kept if setting.checkpointing == "none" else _held(setting, kind, placed)
+    kept = add(block_bytes(model, kind.kept, placed, kind.decoder), kind.adapter_casts)
+    held = kept if model.checkpointing == "none" else _held(model, kind, placed)
     attention: Number = 0.0
     trained_attention: Number = 0.0
-    if setting.scores or setting.untabled or setting.biased or kind.experts:
-        attention = kept - block_bytes(setting, kind.kept_feed_forward, placed, kind.decoder)
-        trained_attention = kind.trained_attention / t
+    if model.score_gradients or model.ends_without_table or model.hands_on_bias or kind.weights.experts:
+        attention = kept - block_bytes(model, kind.kept_feed_forward, placed, kind.decoder)
+        trained_attention = kind.weights.trained_attention / t
     return BlockOnRank(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
 
 
-def _held(setting: Setting, kind: Kind, placed: Placement) -> Number:
+def _held(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes that one block keeps of one micro-batch under the run's checkpointing, adapters' casts left out."""
-    if setting.checkpointing == "full":
-        return inputs(setting, kind, placed)
-    if setting.checkpointing == "selective":
-        return selected(setting, kind, placed)
-    return block_bytes(setting, kind.kept, placed, kind.decoder)
+    if model.checkpointing == "full":
+        return inputs(model, kind, placed)
+    if model.checkpointing == "selective":
+        return selected(model, kind, placed)
+    return block_bytes(model, kind.kept, placed, kind.decoder)
 
 
-def saved_bytes_per_layer(setting: Setting, placed: Placement) -> list[int]:
+def saved_bytes_per_layer(model: TrainedModel, placed: Placement) -> list[int]:
     """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
-    values: list[float] = [0.0] * setting.blocks
-    for kind in setting.kinds:
-        value = float(_held(setting, kind, placed))
+    values: list[float] = [0.0] * model.block_count
+    for kind in model.kinds:
+        value = float(_held(model, kind, placed))
         for index in kind.indices:
             values[index] = value
-    if not setting.recomputes:
-        for index, extra, decoder in setting.first_blocks:
-            values[index] += float(block_bytes(setting, extra, placed, decoder))
+    if not model.recomputes:
+        for one in model.first.each:
+            values[one.index] += float(block_bytes(model, one.kept, placed, one.decoder))
     return [round(value) for value in values]

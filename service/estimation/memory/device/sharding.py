@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from ...numeric import Number, indicator, minimum
 from ...placement import Placement
 from ...run import Run
-from ...stacks.profile import COMPUTE
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 from .share import StageShare
 from .states import ModelStates
 
@@ -23,22 +22,22 @@ class Gathered:
     buckets: Number = 0.0
 
 
-def gathered_on(run: Run, setting: Setting, placed: Placement, own: StageShare, states: ModelStates, host: frozenset[str]) -> Gathered:
+def gathered_on(run: Run, model: TrainedModel, placed: Placement, own: StageShare, states: ModelStates, host: frozenset[str]) -> Gathered:
     """What a rank of a stage holds of it; ``host``: what is held in host memory."""
-    rule, result, stage = setting.stack.sharding, Gathered(), run.layout.sharding
+    rule, result, stage = model.stack.sharding, Gathered(), run.layout.sharding
     several = indicator(placed.shard > 1)
     moved = 1.0 if "parameters" in host else several  # one rank alone gathers nothing, but what the host holds comes by blocks
     left = 1.0 if "gradients" in host else several  # and goes there by blocks
     if stage in ("zero3", "hybrid"):
-        width = min(run.precision.weight_bytes, COMPUTE[setting.mode]) * moved
+        width = min(run.precision.weight_bytes, model.how.width) * moved
         # A quantized base leaves token table and head in the width of the products.
-        outside = own.embedding * (width if run.method.quantization is None else COMPUTE[setting.mode] * moved)
+        outside = own.embedding * (width if run.method.quantization is None else model.how.width * moved)
         result.weights = minimum(rule.gathered_blocks, own.blocks) * own.block * width + rule.gathered_outside * outside
         result.at_loss = minimum(rule.loss_blocks, own.blocks) * own.block * width + rule.loss_outside * outside
     if stage == "zero2" and rule.stage_two_keeps_gathered:
-        result.weights = result.at_loss = own.weights * (min(run.precision.weight_bytes, COMPUTE[setting.mode]) * several)
+        result.weights = result.at_loss = own.weights * (min(run.precision.weight_bytes, model.how.width) * several)
     if stage in ("zero2", "zero3", "hybrid") or "gradients" in host:
-        result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[setting.mode] * left)
+        result.unreduced = (rule.reduced_blocks * own.trained_block + own.trained_head) * (rule.reduced_bytes[model.how.mode] * left)
     if stage == "none" and rule.replicated_gradient_copies:
         result.buckets = states.gradients * (rule.replicated_gradient_copies * several)
     elif rule.bucket_elements:

@@ -9,7 +9,7 @@ from ...numeric import Number, minimum
 from ...placement import Placement
 from ..amounts import add, larger
 from ..blocks.kept import BlockOnRank
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 from .stages import Stage
 
 
@@ -37,52 +37,52 @@ class StageShare:
     blocks: Number = 0.0
 
 
-def share_of(setting: Setting, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
+def share_of(model: TrainedModel, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
     """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
     total = StageShare()
-    for kind, own, count in zip(setting.kinds, each, stage.counts, strict=True):
+    for kind, own, count in zip(model.kinds, each, stage.counts, strict=True):
         present = minimum(count, 1.0)
         total.weights = add(total.weights, own.weights * count)
-        if setting.casts:
+        if model.casts:
             total.matrices = add(total.matrices, own.matrices * count)
             total.cast_block = larger(total.cast_block, own.matrices * present)
         total.trained = add(total.trained, own.trained * count)
-        if kind.experts:
+        if kind.weights.experts:
             total.experts = add(total.experts, own.experts * count)
-            if kind.trained_experts:
+            if kind.weights.trained_experts:
                 total.trained_experts = add(total.trained_experts, own.trained_experts * count)
         if kind.adapters:
             total.adapters = add(total.adapters, kind.adapters * count)
         if kind.quantized:
-            total.quantized = add(total.quantized, (own.weights - kind.whole) * count)
+            total.quantized = add(total.quantized, (own.weights - kind.weights.whole) * count)
         total.block = larger(total.block, own.weights * present)
         total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
         total.kept_block = larger(total.kept_block, own.kept * present)
-        if setting.scores or setting.untabled or setting.biased or kind.experts:
+        if model.score_gradients or model.ends_without_table or model.hands_on_bias or kind.weights.experts:
             total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)
         total.blocks = add(total.blocks, count)
-    _outside(setting, stage, placed, total)
+    _outside(model, stage, placed, total)
     return total
 
 
-def _outside(setting: Setting, stage: Stage, placed: Placement, total: StageShare) -> None:
+def _outside(model: TrainedModel, stage: Stage, placed: Placement, total: StageShare) -> None:
     """Token table, head and final norm; a tied head on another stage is a copy of the table there."""
     t, last = placed.tensor, stage.last
-    tied = setting.head == 0.0 and setting.vocabulary > 0
+    tied = model.outside.head == 0.0 and model.head.outputs > 0
     if stage.first:
-        total.embedding = (setting.embedding + last * setting.head) / t
-        total.trained_embedding = setting.trained_embedding / t
+        total.embedding = (model.outside.embedding + last * model.outside.head) / t
+        total.trained_embedding = model.outside.trained_embedding / t
     else:
-        total.embedding = last * ((setting.embedding if tied else setting.head) / t)
-        total.trained_embedding = last * (setting.trained_embedding / t) if tied else 0.0
-    total.trained_head = last * (setting.trained_head / t)
-    total.weights = total.weights + total.embedding + last * setting.outside
-    total.trained = add(add(total.trained, total.trained_embedding), add(total.trained_head, last * setting.trained_outside))
-    if setting.outside_adapters:
-        total.adapters = add(total.adapters, last * setting.outside_adapters)
-    if setting.casts:
-        total.matrices = total.matrices + last * (setting.hidden * setting.vocabulary / t + setting.outside_matrices)
-    if setting.quantized_head:
-        total.quantized = total.quantized + last * (setting.head / t)
+        total.embedding = last * ((model.outside.embedding if tied else model.outside.head) / t)
+        total.trained_embedding = last * (model.outside.trained_embedding / t) if tied else 0.0
+    total.trained_head = last * (model.outside.trained_head / t)
+    total.weights = total.weights + total.embedding + last * model.outside.rest
+    total.trained = add(add(total.trained, total.trained_embedding), add(total.trained_head, last * model.outside.trained_rest))
+    if model.outside.adapters:
+        total.adapters = add(total.adapters, last * model.outside.adapters)
+    if model.casts:
+        total.matrices = total.matrices + last * (model.how.hidden * model.head.outputs / t + model.outside.rest_matrices)
+    if model.head.quantized:
+        total.quantized = total.quantized + last * (model.outside.head / t)

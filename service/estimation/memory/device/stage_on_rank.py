@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...placement import Placement, held_on_host
 from ...run import Run
 from ..blocks.kept import BlockOnRank
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 from .sharding import Gathered, gathered_on
 from .share import StageShare, share_of
 from .stages import Stage, stages
@@ -20,7 +20,7 @@ class StageOnRank:
     """All that a rank holds of a stage whatever it computes."""
 
     run: Run
-    setting: Setting
+    model: TrainedModel
     placed: Placement
     host: frozenset[str]  # what lies in host memory (``placement.held_on_host``)
     stage: Stage
@@ -29,10 +29,10 @@ class StageOnRank:
     gathered: Gathered
 
 
-def stages_on_ranks(run: Run, setting: Setting, placed: Placement, each: Sequence[BlockOnRank]) -> Iterator[StageOnRank]:
+def stages_on_ranks(run: Run, model: TrainedModel, placed: Placement, each: Sequence[BlockOnRank]) -> Iterator[StageOnRank]:
     """The stages that can be the peak; ``each`` is a block of each kind."""
     host = held_on_host(run)
-    for stage in stages(setting, placed):
-        own = share_of(setting, stage, placed, each)
-        states = states_of(run, setting, placed, own, host)
-        yield StageOnRank(run, setting, placed, host, stage, own, states, gathered_on(run, setting, placed, own, states, host))
+    for stage in stages(model, placed):
+        own = share_of(model, stage, placed, each)
+        states = states_of(run, model, placed, own, host)
+        yield StageOnRank(run, model, placed, host, stage, own, states, gathered_on(run, model, placed, own, states, host))

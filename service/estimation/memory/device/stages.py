@@ -14,7 +14,7 @@ import numpy as np
 
 from ...numeric import Number, ceil, floor, indicator, minimum, where
 from ...placement import Placement
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ def _take(table: np.ndarray[Any, Any], index: Number) -> Number:
     return float(table[int(index)])
 
 
-def stages(setting: Setting, placed: Placement) -> list[Stage]:
+def stages(model: TrainedModel, placed: Placement) -> list[Stage]:
     """The stages that can be the peak: the first, the second and the last.
 
     Blocks that do not divide evenly: where embedding and head count as a block each (Megatron's
     ``account_for_embedding_in_pipeline_split``, BigScience's ``type:transformer|embedding``) the outer stages hold one
     block fewer; else the first stages hold one more.
     """
-    p, blocks, tables = placed.pipeline, setting.blocks, setting.blocks_before
+    p, blocks, tables = placed.pipeline, model.block_count, model.counts_before
     m, v = placed.micro_batches, placed.virtual_stages
     if not isinstance(p, np.ndarray) and p == 1:
         return [Stage(0, True, 1.0, [float(table[blocks]) for table in tables], 1.0)]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from ...numeric import Number
 from ...placement import Placement
 from ...run import Run
-from ...stacks.profile import COMPUTE
 from ..amounts import add, divided
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 from .share import StageShare
 
 
@@ -49,38 +48,38 @@ def stepped_per_rank(own: StageShare, placed: Placement) -> Number:
     return divided(add(own.trained, own.adapters), own.trained_experts, placed.states_over, placed.expert_states_over)
 
 
-def weights_of(run: Run, setting: Setting, placed: Placement, own: StageShare) -> Number:
+def weights_of(run: Run, model: TrainedModel, placed: Placement, own: StageShare) -> Number:
     """Bytes of one rank's weights, wherever they are held: of the model, its adapters, and the models beside it."""
-    precision, width = run.precision, COMPUTE[setting.mode]
+    precision, width = run.precision, model.how.width
     # Under adapters the base is frozen; the other widths are the trained part's.
     weights: Number = own.weights * precision.weight_bytes
     if run.method.quantization is not None:
         weights = own.quantized * precision.weight_bytes + (own.weights - own.quantized) * width
-    if setting.adapter is not None:
-        weights = weights + own.adapters * setting.adapter.element_bytes
+    if model.how.adapter is not None:
+        weights = weights + own.adapters * model.how.adapter.element_bytes
     over, experts_over = placed.weights_over, placed.expert_weights_over
     weights = divided(weights, own.experts * precision.weight_bytes, over, experts_over)
-    if setting.value_share:
-        weights = weights * (1.0 + setting.value_share)
-    if setting.reference:
+    if model.companions.value_share:
+        weights = weights * (1.0 + model.companions.value_share)
+    if model.companions.reference:
         weights = weights + divided(own.weights * width, own.experts * width, over, experts_over)
-    if setting.reward:
-        weights = weights + setting.reward * width / (placed.tensor * placed.pipeline) / over
+    if model.companions.reward:
+        weights = weights + model.companions.reward * width / (placed.tensor * placed.pipeline) / over
     return weights
 
 
-def states_of(run: Run, setting: Setting, placed: Placement, own: StageShare, held: frozenset[str]) -> ModelStates:
+def states_of(run: Run, model: TrainedModel, placed: Placement, own: StageShare, held: frozenset[str]) -> ModelStates:
     """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
     precision = run.precision
     trained = add(own.trained, own.adapters)
-    weights = weights_of(run, setting, placed, own)
-    models = 1.0 + setting.value_share  # that are trained
+    weights = weights_of(run, model, placed, own)
+    models = 1.0 + model.companions.value_share  # that are trained
     if "parameters" in held:
         weights = weights * 0.0
     over, experts_over = placed.gradients_over, placed.expert_gradients_over
     stepped = stepped_per_rank(own, placed)
     gradients = divided(trained, own.trained_experts, over, experts_over)
-    if setting.value_share:
+    if model.companions.value_share:
         trained, stepped, gradients = trained * models, stepped * models, gradients * models
     resident = 0.0 if "optimizer" in held else 1.0
     return ModelStates(

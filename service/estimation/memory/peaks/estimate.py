@@ -11,7 +11,7 @@ from ...parameters import Parameters
 from ...placement import place
 from ...run import Run
 from ..blocks.kept import saved_bytes_per_layer
-from ..setting import setting
+from ..blocks.trained_model import trained_model
 from ..timeline.moment import Moment, Parts
 from .figures import NONE, Figures, Fits, corrected, factors_of, fits
 from .items import items, items_without_shape
@@ -23,7 +23,7 @@ class MemoryEstimate:
     """Memory of the worst device."""
 
     items: list[Item]
-    figures: Figures | None = None  # None where the model's shape or the sequence length is not known, like all that follows
+    figures: Figures | None = None  # None where the model's shape or the sequence length is not model, like all that follows
     phases: tuple[dict[str, Any], ...] = ()
     saved_bytes_per_layer: list[int] | None = None
     peak_phase: str | None = None
@@ -33,19 +33,19 @@ class MemoryEstimate:
 
 def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) -> MemoryEstimate:
     """The memory of a run with one layout."""
-    known = setting(run)
-    if known is None:
+    model = trained_model(run)
+    if model is None:
         return MemoryEstimate(items=items_without_shape(run, parameters))
     placed = place(run)
-    found, shown = worst_shown(run, known, placed)
+    found, shown = worst_shown(run, model, placed)
     factors = factors_of(corrections)
-    figures = corrected(run, known, found, factors)
-    plain = corrected(run, known, found, {}) if factors else figures
+    figures = corrected(run, model, found, factors)
+    plain = corrected(run, model, found, {}) if factors else figures
     return MemoryEstimate(
-        items=items(run, known, placed, figures, plain, corrections, shown.peak),
+        items=items(run, model, placed, figures, plain, corrections, shown.peak),
         figures=figures,
         phases=tuple(_document(moment) for moment in shown.phases),
-        saved_bytes_per_layer=saved_bytes_per_layer(known, placed),
+        saved_bytes_per_layer=saved_bytes_per_layer(model, placed),
         peak_phase=shown.peak.phase,
         peak_stage=int(shown.peak.stage),
         fits=fits(run, figures.process),

@@ -16,7 +16,7 @@ from ...numeric import Number, maximum, minimum
 from ...run import Run
 from ...spread import Spread, multiples
 from ...stacks.profile import Stack
-from ..setting import Setting, setting
+from ..blocks.trained_model import TrainedModel, trained_model
 from ..timeline.moment import Parts
 from .intervals import below_the_device, interval, unlike
 from .worst import Worst, worst
@@ -45,12 +45,12 @@ class Figures:
 
 
 def figures(run: Run, corrections: Corrections = NONE, table: Stack | None = None) -> Figures | None:
-    """The figures of every layout; None where the shape or length is not known. ``table`` stands in for the stack's own (a refit)."""
-    known = setting(run, table)
-    if known is None:
+    """The figures of every layout; None where the shape or length is not model. ``table`` stands in for the stack's own (a refit)."""
+    model = trained_model(run, table)
+    if model is None:
         return None
     factors = factors_of(corrections)
-    return corrected(run, known, worst(run, known, detailed=bool(factors)), factors)
+    return corrected(run, model, worst(run, model, detailed=bool(factors)), factors)
 
 
 def factors_of(corrections: Corrections) -> dict[str, Factor]:
@@ -58,7 +58,7 @@ def factors_of(corrections: Corrections) -> dict[str, Factor]:
     return {name: corrections[f"memory.peak_{name}"] for name in OBSERVABLES if f"memory.peak_{name}" in corrections}
 
 
-def corrected(run: Run, known: Setting, found: Worst, factors: Mapping[str, Factor]) -> Figures:
+def corrected(run: Run, model: TrainedModel, found: Worst, factors: Mapping[str, Factor]) -> Figures:
     """The figures of the worst device under the factors of measured peaks."""
     plain = {"allocated": found.allocated, "reserved": found.reserved, "process": found.process}
     scale: Number = factors["allocated"].factor if "allocated" in factors else 1.0
@@ -82,13 +82,13 @@ def corrected(run: Run, known: Setting, found: Worst, factors: Mapping[str, Fact
         allocated = model_states + parts.activations + parts.logits + parts.transient
     reserved = allocated + fragmentation
     process = reserved + framework + found.communication
-    reasons = unlike(run, known)
+    reasons = unlike(run, model)
 
     def spread(name: str, expected: Number) -> Spread:
         factor = factors.get(name)
         if factor is not None:
             return Spread(expected, expected * factor.low, expected * factor.high)
-        width = interval(known, name, reasons)
+        width = interval(model, name, reasons)
         return multiples(expected, width.low, width.high, run.interval_coverage)
 
     whole = spread("process", process)

@@ -7,7 +7,7 @@ from functools import cache
 from ...numeric import Number, minimum, where
 from ...run import Run
 from ...stacks.profile import Interval
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 
 # Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
 MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
@@ -15,22 +15,22 @@ NARROW = frozenset({"fp8_mixed", "nvfp4_mixed"})
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
 
 
-def unlike(run: Run, known: Setting) -> tuple[str, ...]:
+def unlike(run: Run, model: TrainedModel) -> tuple[str, ...]:
     """In what the run is unlike every measured run of its stack."""
     found = []
-    if run.method.kind not in known.stack.measured_methods:
+    if run.method.kind not in model.stack.measured_methods:
         found.append(f"{run.method.kind} on this stack")
-    if run.software.compile and not known.stack.measured_compiled:
+    if run.software.compile and not model.stack.measured_compiled:
         found.append("compiled blocks on this stack")
-    if run.attention not in known.stack.measured_attention:
+    if run.attention not in model.stack.measured_attention:
         found.append("this attention kernel on this stack")
-    if run.layout.sharding not in known.stack.measured_sharding:
+    if run.layout.sharding not in model.stack.measured_sharding:
         found.append("sharded weights on this stack")
-    if run.precision.recipe in NARROW and not known.stack.measured_narrow:
+    if run.precision.recipe in NARROW and not model.stack.measured_narrow:
         found.append("products in 8 or 4 bits on this stack")
-    if any(kind.experts for kind in known.kinds):
+    if any(kind.weights.experts for kind in model.kinds):
         found.append("mixtures of experts")
-    if known.cross or run.architecture.image_positions is not None:
+    if model.encoder_decoder or run.architecture.image_positions is not None:
         found.append("encoders")
     generation = run.hardware.device.architecture if run.hardware is not None else None
     if generation is not None and generation not in MEASURED_GENERATIONS:
@@ -38,9 +38,9 @@ def unlike(run: Run, known: Setting) -> tuple[str, ...]:
     return tuple(found)
 
 
-def interval(known: Setting, observable: str, reasons: tuple[str, ...]) -> Interval:
+def interval(model: TrainedModel, observable: str, reasons: tuple[str, ...]) -> Interval:
     """The interval of an observable, widened by what the run is unlike in."""
-    return _widened(known.stack.intervals[observable], len(reasons))
+    return _widened(model.stack.intervals[observable], len(reasons))
 
 
 @cache

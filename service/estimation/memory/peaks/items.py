@@ -11,10 +11,11 @@ from ...parameters import Parameters
 from ...placement import Placement, held_on_host, place
 from ...run import Run, Sharding
 from ...spread import Spread
+from ..blocks.trained_model import TrainedModel
 from ..device.host import host_bytes
-from ..setting import Setting
 from ..timeline.moment import Moment
 from .figures import Figures
+from .notes import notes
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 ACTIVE = ("activations", "logits", "transient")
@@ -31,10 +32,10 @@ NO_LENGTH = "sequence_length is not given"
 
 
 def items(
-    run: Run, setting: Setting, placed: Placement, figures: Figures, plain: Figures, corrections: Corrections, peak: Moment
+    run: Run, model: TrainedModel, placed: Placement, figures: Figures, plain: Figures, corrections: Corrections, peak: Moment
 ) -> list[Item]:
     """All items of one layout, parts before their wholes; ``plain`` are the figures without corrections."""
-    rule, parts = setting.stack.overheads, figures.parts
+    rule, parts = model.stack.overheads, figures.parts
     fragments = (
         f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase"
     )
@@ -43,7 +44,7 @@ def items(
         _item("activations", parts.activations, "what blocks and final norm keep x micro-batches in flight"),
         _item("logits", parts.logits, "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
         _item("transient", parts.transient, "gathered weights, casts, buckets, one block's gradients, optimizer temporaries"),
-        _peak("allocated", figures, corrections, "model_states + activations + logits + transient", _notes(run, setting, peak)),
+        _peak("allocated", figures, corrections, "model_states + activations + logits + transient", _notes(run, model, peak)),
         _item("fragmentation", figures.fragmentation, fragments, basis="prior"),
         _peak("reserved", figures, corrections, "peak_allocated + fragmentation"),
         _item("framework", figures.framework, "context, kernels and libraries of one process", basis="prior"),
@@ -53,13 +54,13 @@ def items(
             f"{figures.communicators:g} communicators x {rule.communicator_bytes:g}",
             basis="prior",
         ),
-        _peak("process", figures, corrections, "peak_reserved + framework + communication", setting.stack.sources),
+        _peak("process", figures, corrections, "peak_reserved + framework + communication", model.stack.sources),
     ]
     if plain is not figures:
         before = _values(plain)
         found = [item._replace(uncalibrated=before[item.code]) for item in found]
     if held_on_host(run):
-        found.append(_host(run, setting))
+        found.append(_host(run, model))
     return found
 
 
@@ -127,11 +128,11 @@ def _states(run: Run, placed: Placement, figures: Figures, peak: Moment) -> Iter
     yield _item("model_states", figures.model_states, " + ".join(STATES))
 
 
-def _notes(run: Run, setting: Setting, peak: Moment) -> tuple[str, ...]:
-    notes = [f"live at the peak: {peak.phase} on pipeline stage {int(peak.stage)}", *setting.notes]
+def _notes(run: Run, model: TrainedModel, peak: Moment) -> tuple[str, ...]:
+    said = [f"live at the peak: {peak.phase} on pipeline stage {int(peak.stage)}", *notes(run.architecture, model.essence)]
     if run.layout.expert > 1:
-        notes.append(f"the fullest expert rank gets {run.layout.expert_imbalance:g} times the mean of the tokens")
-    return tuple(notes)
+        said.append(f"the fullest expert rank gets {run.layout.expert_imbalance:g} times the mean of the tokens")
+    return tuple(said)
 
 
 def _divided(sharding: Sharding, placed: Placement) -> tuple[str, str, str]:
@@ -162,10 +163,10 @@ def _elsewhere(run: Run, peak: Moment) -> dict[str, tuple[str, ...]]:
     return said
 
 
-def _host(run: Run, setting: Setting) -> Item:
+def _host(run: Run, model: TrainedModel) -> Item:
     """Host memory for what is offloaded; what was asked to go and stays is not in it."""
     held, node = held_on_host(run), 1 if run.hardware is None else min(run.hardware.devices_per_node, run.hardware.device_count)
-    amount = float(host_bytes(run, setting))
+    amount = float(host_bytes(run, model))
     return Item(
         code="host_memory.offload",
         section="memory",

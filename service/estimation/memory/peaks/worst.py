@@ -13,7 +13,7 @@ import numpy as np
 from ...numeric import Number, indicator, maximum, minimum
 from ...placement import Placement, place
 from ...run import Run
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 from ..timeline.moment import BufferedStep, Moment, Parts
 from ..timeline.timeline import timeline
 
@@ -95,35 +95,35 @@ def _choose(better: Any, new: Number, old: Number) -> Number:
     return np.where(better, new, old)
 
 
-def worst(run: Run, setting: Setting, *, detailed: bool = False) -> Worst:
+def worst(run: Run, model: TrainedModel, *, detailed: bool = False) -> Worst:
     """The worst device of every layout; ``detailed``: with the parts of its peak."""
-    pieces = [_worst(piece, setting, place(piece), detailed, None) for piece in _pieces(run)]
+    pieces = [_worst(piece, model, place(piece), detailed, None) for piece in _pieces(run)]
     return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
 
-def worst_shown(run: Run, setting: Setting, placed: Placement) -> tuple[Worst, Shown]:
+def worst_shown(run: Run, model: TrainedModel, placed: Placement) -> tuple[Worst, Shown]:
     """The worst device of one layout, and the moments that an answer shows."""
     shown: dict[tuple[int, str], Moment] = {}
-    found = _worst(run, setting, placed, True, shown)
+    found = _worst(run, model, placed, True, shown)
     # Of phases that are as full the first one shown.
     peak = next(moment for moment in shown.values() if moment.phase != "load" and moment.allocated == found.allocated)
     return found, Shown(tuple(shown.values()), peak)
 
 
-def _worst(run: Run, setting: Setting, placed: Placement, detailed: bool, shown: dict[tuple[int, str], Moment] | None) -> Worst:
+def _worst(run: Run, model: TrainedModel, placed: Placement, detailed: bool, shown: dict[tuple[int, str], Moment] | None) -> Worst:
     """With ``shown`` the fullest moment of each phase and stage is put there."""
-    rule, count = setting.stack.overheads, communicators(run)
+    rule, count = model.stack.overheads, communicators(run)
     communication = count * rule.communicator_bytes
     outside = rule.framework_bytes + communication
     found = _Fullest(detailed)
-    for stage in timeline(run, setting, placed, shown=shown is not None):
+    for stage in timeline(run, model, placed, shown=shown is not None):
         if stage.buffered_step is None:
             for moment in stage.step:
                 found.see(moment)
         else:
             inside, cached = _with_buffers(stage.step, stage.buffered_step, detailed)
             allocated, active, late, *_ = inside.held
-            gap, _ = fragmentation(run, setting, outside, allocated, active, late, cached)
+            gap, _ = fragmentation(run, model, outside, allocated, active, late, cached)
             found.see_stage(allocated + gap, inside, cached)
         for moment in stage.beside:
             found.see(moment)
@@ -131,7 +131,7 @@ def _worst(run: Run, setting: Setting, placed: Placement, detailed: bool, shown:
             buffered = [] if stage.buffered_step is None else [stage.buffered_step.moment]
             _show(shown, [stage.load, *stage.step, *buffered, *stage.beside])
     allocated, active, late, cached, *parts = found.held
-    gap, cached = fragmentation(run, setting, outside, allocated, active, late, cached)
+    gap, cached = fragmentation(run, model, outside, allocated, active, late, cached)
     return Worst(allocated, gap, cached, rule.framework_bytes, communication, count, Parts(*parts) if parts else NO_PARTS)
 
 
@@ -156,14 +156,14 @@ def _show(shown: dict[tuple[int, str], Moment], moments: list[Moment]) -> None:
 
 
 def fragmentation(
-    run: Run, setting: Setting, outside: Number, allocated: Number, active: Number, late: Number, cached: Number
+    run: Run, model: TrainedModel, outside: Number, allocated: Number, active: Number, late: Number, cached: Number
 ) -> tuple[Number, Number]:
     """Reserved and not allocated, and how much of it is cached for another phase.
 
     A share of what comes and goes, gradients that fit into none of its holes, and rounding; what is cached stays within the device,
     since PyTorch gives cached blocks back before it runs out of memory.
     """
-    rule = setting.stack.overheads
+    rule = model.stack.overheads
     rounding = minimum(rule.fragmentation_bytes, ROUNDING_LIMIT * allocated)
     lost = rule.fragmentation * active + rule.late_gradients * late + rounding
     if type(cached) is float and cached == 0.0:

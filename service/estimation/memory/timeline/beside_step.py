@@ -8,11 +8,10 @@ from ...generation import devices_of_a_copy
 from ...numeric import Number, where
 from ...placement import Placement
 from ...run import Run
-from ...stacks.profile import COMPUTE
 from ..amounts import add
 from ..blocks.kept import tokens_of
+from ..blocks.trained_model import SAMPLED, TrainedModel
 from ..device.stage_on_rank import StageOnRank
-from ..setting import SAMPLED, Setting
 from .moment import Moment
 
 
@@ -34,35 +33,35 @@ def _evaluates(run: Run) -> bool:
 
 def beside_step(rank: StageOnRank) -> Iterator[Moment]:
     """A moment of each of them."""
-    run, setting, placed, stage, own, states = rank.run, rank.setting, rank.placed, rank.stage, rank.own, rank.states
+    run, model, placed, stage, own, states = rank.run, rank.model, rank.placed, rank.stage, rank.own, rank.states
     gathered = rank.gathered
-    standing: Number = states.gradients if setting.stack.sharding.persistent_gradients else 0.0
+    standing: Number = states.gradients if model.stack.sharding.persistent_gradients else 0.0
     held = states.having(standing)
-    fixed = add(setting.stack.overheads.workspace_bytes, gathered.buckets)
+    fixed = add(model.stack.overheads.workspace_bytes, gathered.buckets)
     saving = add(fixed, _state_dict(rank))
     yield Moment("checkpoint_save", stage.index, held, 0.0, 0.0, saving)
     if _evaluates(run):
-        mode = setting.loss_mode
-        entries = tokens_of(setting, placed, setting.kinds[-1].decoder) * (setting.vocabulary / placed.tensor) * stage.last
-        logits = entries * (setting.loss.saved[mode] + setting.loss.forward_extra[mode])
+        mode = model.how.operators
+        entries = tokens_of(model, placed, model.kinds[-1].decoder) * (model.head.outputs / placed.tensor) * stage.last
+        logits = entries * (model.head.loss.saved[mode] + model.head.loss.forward_extra[mode])
         cache: Number = 0.0
         if any(suite.generated_tokens for suite in run.evaluation.suites):
             cache = _cache(rank)
         yield Moment("evaluation", stage.index, held, own.kept_block, logits, add(add(fixed, gathered.weights), cache))
     if generates(run):
-        yield Moment("generation", stage.index, held, 0.0, 0.0, add(fixed, _generation(run, setting, placed)))
+        yield Moment("generation", stage.index, held, 0.0, 0.0, add(fixed, _generation(run, model, placed)))
 
 
 def _state_dict(rank: StageOnRank) -> Number:
     """What saving gathers: nothing, block by block on the way to the host, or the whole of what is sharded (adapters alone, where
     the base is frozen under them) on one rank's device."""
-    setting, placed, own, policy, precision = rank.setting, rank.placed, rank.own, rank.run.checkpointing, rank.run.precision
+    model, placed, own, policy, precision = rank.model, rank.placed, rank.own, rank.run.checkpointing, rank.run.precision
     if policy.state_dict == "sharded":
         return 0.0
     if policy.state_dict == "full":
         return rank.gathered.weights
-    width = precision.weight_bytes if setting.adapter is None else setting.adapter.element_bytes
-    whole = (own.weights if setting.adapter is None else own.adapters) * width
+    width = precision.weight_bytes if model.how.adapter is None else model.how.adapter.element_bytes
+    whole = (own.weights if model.how.adapter is None else own.adapters) * width
     total: Number = where(placed.weights_over > 1, whole, 0.0)
     if policy.contents == "full":
         held = rank.states.trained * (precision.master_weight_bytes + precision.optimizer_state_bytes)
@@ -70,15 +69,15 @@ def _state_dict(rank: StageOnRank) -> Number:
     return total
 
 
-def _generation(run: Run, setting: Setting, placed: Placement) -> Number:
+def _generation(run: Run, model: TrainedModel, placed: Placement) -> Number:
     """A 16-bit copy of what training shards, over as few devices as hold it, and the keys and values of a micro-batch of answers."""
     wanted = run.post_training
-    weights = 2.0 * setting.total
+    weights = 2.0 * model.total_weights
     devices = float(devices_of_a_copy(run.hardware, weights))
     ranks = placed.weights_over * placed.tensor * placed.pipeline
     length = float((wanted.prompt_tokens or 0) + (wanted.generated_tokens or 0))
     cache = 0.0
-    for kind in setting.kinds:
+    for kind in model.kinds:
         a = kind.layer.attention
         keys = (a.query_key_dim + a.value_dim) * a.key_value_heads * len(kind.indices)
         cache += 2.0 * keys * (length if a.window is None else min(length, float(a.window)))
@@ -87,11 +86,11 @@ def _generation(run: Run, setting: Setting, placed: Placement) -> Number:
 
 def _cache(rank: StageOnRank) -> Number:
     """Keys and values of every block of a stage, for a micro-batch of whole sequences."""
-    setting, placed = rank.setting, rank.placed
-    length = setting.length * 1.0
+    model, placed = rank.model, rank.placed
+    length = model.lengths.sequence * 1.0
     total: Number = 0.0
-    for kind, count in zip(setting.kinds, rank.stage.counts, strict=True):
+    for kind, count in zip(model.kinds, rank.stage.counts, strict=True):
         a = kind.layer.attention
         positions = length if a.window is None else min(length, float(a.window))
         total = total + (a.query_key_dim + a.value_dim) * a.key_value_heads * positions * count
-    return placed.micro_sequences / placed.context * COMPUTE[setting.mode] * total / placed.tensor
+    return placed.micro_sequences / placed.context * model.how.width * total / placed.tensor

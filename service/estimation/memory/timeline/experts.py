@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from ...numeric import Number, maximum
 from ...placement import Placement
-from ...stacks.profile import COMPUTE, RESIDUAL
 from ..amounts import split
 from ..blocks.kept import tokens_of
-from ..setting import Setting
+from ..blocks.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +28,24 @@ class ExpertMoments:
     trained_down: Number | None  # weights of the down projection whose gradient stands then; None where no expert gets a gradient
 
 
-def expert_moments(setting: Setting, placed: Placement) -> ExpertMoments | None:
+def expert_moments(model: TrainedModel, placed: Placement) -> ExpertMoments | None:
     """None where no block has experts, or the stack computes them in another way."""
-    kind = next((kind for kind in reversed(setting.kinds) if kind.layer.mlp.experts), None)
-    if kind is None or setting.rules.routing_widths is None:
+    kind = next((kind for kind in reversed(model.kinds) if kind.layer.mlp.experts), None)
+    if kind is None or model.how.rules.routing_widths is None:
         return None
-    cast_back, in_single = setting.rules.routing_widths
+    cast_back, in_single = model.how.rules.routing_widths
     found = in_single if kind.layer.mlp.routing_in_single else cast_back
-    r, w, h, mlp = float(found[setting.mode]), COMPUTE[setting.mode], setting.hidden, kind.layer.mlp
-    tokens = tokens_of(setting, placed, kind.decoder)
+    r, w, h, mlp = float(found[model.how.mode]), model.how.width, model.how.hidden, kind.layer.mlp
+    tokens = tokens_of(model, placed, kind.decoder)
     rows = tokens * (mlp.experts_per_token * placed.expert_imbalance)
     normalised = split(tokens * (w * h), placed.sequence_split)
     halves = (2.0 if mlp.gated else 1.0) * mlp.intermediate
-    residual = split(tokens * (RESIDUAL[setting.mode] * h), placed.sequence_split)
+    residual = split(tokens * (model.how.residual * h), placed.sequence_split)
     stack: Number = kind.expert_gradient / placed.expert_split
-    summed: Number = 0.0 if kind.trained_experts else w * stack
+    summed: Number = 0.0 if kind.weights.trained_experts else w * stack
     # Forward, at the end of the last block: outputs times routing weights, and these in the order of the tokens.
     forward = rows * (2.0 * r * h) + residual
-    if setting.checkpointing == "full":  # nothing is kept: also sorted inputs, outputs, the normalised input and W + BA
+    if model.checkpointing == "full":  # nothing is kept: also sorted inputs, outputs, the normalised input and W + BA
         gated = rows * (w * (2.0 * halves + h)) + residual - summed  # earlier: gate, up, the activation, their product
         forward = maximum(forward + rows * (2.0 * w * h), gated) + normalised
         if kind.expert_gradient:
@@ -60,12 +59,12 @@ def expert_moments(setting: Setting, placed: Placement) -> ExpertMoments | None:
     opened = rows * (w * (halves + product - h))
     kept_product = rows * (w * product) if kind.expert_gradient else 0.0
     combined = rows * (3.0 * r * h) + residual
-    if setting.checkpointing == "full" and not kind.expert_gradient:  # the recomputation is there when the gradients are
+    if model.checkpointing == "full" and not kind.expert_gradient:  # the recomputation is there when the gradients are
         combined = combined + residual + normalised
     return ExpertMoments(
         forward=forward,
         working=maximum(combined, opened - kept_product + residual),
         down=maximum(rows * (w * product) + summed, opened - kept_product) + residual,
         up=rows * (w * (halves + 2.0 * h)) + residual,
-        trained_down=None if not kind.expert_gradient else stack if kind.trained_experts else 0.0,
+        trained_down=None if not kind.expert_gradient else stack if kind.weights.trained_experts else 0.0,
     )

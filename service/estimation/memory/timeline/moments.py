@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...numeric import Number, maximum
-from ...stacks.profile import AUTOCAST, COMPUTE
+from ...stacks.profile import AUTOCAST
 from ..amounts import add
 from ..blocks.kept import BlockOnRank, block_bytes
 from .experts import ExpertMoments
@@ -22,8 +22,8 @@ FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 
 def last_mlp(step: StageStep) -> Moment:
     """ExpertMoments the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
-    setting, casts = step.rank.setting, step.casts
-    cast = casts.all - casts.head - 2.0 * setting.largest / step.rank.placed.tensor if setting.casts else casts.all
+    model, casts = step.rank.model, step.casts
+    cast = casts.all - casts.head - 2.0 * model.largest_matrix / step.rank.placed.tensor if model.casts else casts.all
     return step.forward(step.saved.all, cast, step.micro.inside, step.saved.images)
 
 
@@ -43,8 +43,8 @@ def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> lis
 
 def adapted_mlp(step: StageStep) -> list[Moment]:
     """ExpertMoments the MLP of a block of a model with adapters."""
-    setting, saved, micro, gradients, casts = step.rank.setting, step.saved, step.micro, step.gradients, step.casts
-    if setting.recomputes:
+    model, saved, micro, gradients, casts = step.rank.model, step.saved, step.micro, step.gradients, step.casts
+    if model.recomputes:
         cast = add(casts.within, casts.block)
         return [
             step.backward(gradients.after_head, saved.all + saved.recomputed, micro.adapted, cast),
@@ -55,7 +55,7 @@ def adapted_mlp(step: StageStep) -> list[Moment]:
 
 def _embedded(step: StageStep) -> Number:
     """The first block's input in the model's own frame; no frozen block keeps it."""
-    return 0.0 if step.rank.setting.input_gradient else step.micro.residual
+    return 0.0 if step.rank.model.inputs.keeps_gradient else step.micro.residual
 
 
 def final_norm(step: StageStep) -> list[Moment]:
@@ -85,21 +85,21 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     Before its attention is done: stored scores have their gradients, or the memory-efficient kernel forms the gradient of the
     position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
     """
-    setting, placed, saved, gradients = step.rank.setting, step.rank.placed, step.saved, step.gradients
-    kind, done, to_come = setting.kinds[0], 0.0, 0.0
-    for other, block, count in zip(setting.kinds, each, step.rank.stage.counts, strict=True):
+    model, placed, saved, gradients = step.rank.model, step.rank.placed, step.saved, step.gradients
+    kind, done, to_come = model.kinds[0], 0.0, 0.0
+    for other, block, count in zip(model.kinds, each, step.rank.stage.counts, strict=True):
         if other.decoder:
             done = add(done, block.held * count)
         else:
             to_come = add(to_come, add(block.trained, other.adapters) * count)
-    missing = to_come * gradients.element_bytes + (0.0 if setting.tied_trained else gradients.table)
-    local, heads, width = setting.length / placed.context, kind.layer.attention.query_heads / placed.tensor, COMPUTE[setting.mode]
-    live = saved.all - done - block_bytes(setting, kind.kept_feed_forward, placed, False) - step.micro.final_encoder
+    missing = to_come * gradients.element_bytes + (0.0 if model.head.tied_trained else gradients.table)
+    local, heads, width = model.lengths.sequence / placed.context, kind.layer.attention.query_heads / placed.tensor, model.how.width
+    live = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.final_encoder
     per_position = width * heads * placed.micro_sequences * local
-    if setting.scores:  # gradients of the softmax's output and of its input
-        inside = maximum(step.micro.scores_first, 2.0 * per_position * setting.length)
+    if model.score_gradients:  # gradients of the softmax's output and of its input
+        inside = maximum(step.micro.scores_first, 2.0 * per_position * model.lengths.sequence)
     else:
-        inside = per_position * (setting.length + 3.0 * kind.layer.attention.query_key_dim)
+        inside = per_position * (model.lengths.sequence + 3.0 * kind.layer.attention.query_key_dim)
     return step.backward(gradients.missing(missing), live, step.casts.within, inside)
 
 
@@ -108,29 +108,29 @@ def patch_convolution(step: StageStep) -> Moment:
 
     The 16-bit weights of attention and patch convolution are still to be used, and the residual's gradient is there twice.
     """
-    setting, own, micro, gradients = step.rank.setting, step.rank.own, step.micro, step.gradients
-    to_come = (own.trained_attention + setting.trained_outside) * gradients.element_bytes
-    cast = 2.0 * (own.trained_attention + setting.largest / step.rank.placed.tensor + setting.outside_matrices)
+    model, own, micro, gradients = step.rank.model, step.rank.own, step.micro, step.gradients
+    to_come = (own.trained_attention + model.outside.trained_rest) * gradients.element_bytes
+    cast = 2.0 * (own.trained_attention + model.largest_matrix / step.rank.placed.tensor + model.outside.rest_matrices)
     left = add(step.saved.others, own.kept_attention)
     return step.backward(gradients.missing(to_come), left, cast, 2.0 * micro.residual, micro.cast_images)
 
 
 def loss(step: StageStep) -> list[Moment]:
     """The end of the forward pass, and the start of the backward pass."""
-    run, setting, saved, micro, gathered = step.rank.run, step.rank.setting, step.saved, step.micro, step.rank.gathered
-    mode, last, before, casts = setting.mode, step.rank.stage.last, step.gradients.before, step.casts
+    run, model, saved, micro, gathered = step.rank.run, step.rank.model, step.saved, step.micro, step.rank.gathered
+    mode, last, before, casts = model.how.mode, step.rank.stage.last, step.gradients.before, step.casts
     held, fixed = add(saved.all, micro.final * last), step.fixed
     entries, kept = micro.entries * last, _saved_logits(step)
-    hidden: Number = micro.normalised * last if mode == AUTOCAST or not setting.head_trained else 0.0  # the last norm's output
-    if setting.scaled_output:
+    hidden: Number = micro.normalised * last if mode == AUTOCAST or not model.head.trained else 0.0  # the last norm's output
+    if model.head.reads_scaled:
         hidden = hidden + micro.residual * last
-    if setting.checkpointing == "none" and not setting.encoded_kept:  # held until the loss is known
+    if model.checkpointing == "none" and not model.encoded_kept:  # held until the loss is model
         hidden = add(hidden, saved.encoded)
     head_gradients: Number = 0.0
-    if run.software.fused_loss and setting.head_trained:
-        head_gradients = setting.stack.fused_head_gradients * COMPUTE[mode] * head_weights(step.rank)
-    forward = entries * (kept + setting.loss.forward_extra[setting.loss_mode])
-    backward = entries * (kept + setting.loss.backward_extra[setting.loss_mode])
+    if run.software.fused_loss and model.head.trained:
+        head_gradients = model.stack.fused_head_gradients * model.how.width * head_weights(step.rank)
+    forward = entries * (kept + model.head.loss.forward_extra[model.how.operators])
+    backward = entries * (kept + model.head.loss.backward_extra[model.how.operators])
     return [
         step.moment("forward", before, held, forward, fixed, gathered.at_loss, casts.all, hidden, saved.images),
         step.moment("backward", before, held, backward, fixed, gathered.at_loss, casts.kept, head_gradients),
@@ -139,10 +139,10 @@ def loss(step: StageStep) -> list[Moment]:
 
 def _saved_logits(step: StageStep) -> float:
     """Bytes per logit from forward to backward."""
-    setting = step.rank.setting
-    saved = setting.loss.saved[setting.loss_mode]
+    model = step.rank.model
+    saved = model.head.loss.saved[model.how.operators]
     if step.rank.run.architecture.logit_softcap and saved:
-        saved += setting.rules.attention.softcap_bytes[setting.mode]
+        saved += model.how.rules.attention.softcap_bytes[model.how.mode]
     return saved
 
 
@@ -157,10 +157,10 @@ def blocks(step: StageStep) -> list[Moment]:
 
 def token_table(step: StageStep) -> Moment:
     """The end of the backward pass: the table's gradient is dense; where the head shares the table, autograd sums both into a third."""
-    run, setting, gradients = step.rank.run, step.rank.setting, step.gradients
+    run, model, gradients = step.rank.run, step.rank.model, step.gradients
     at_table = step.micro.residual
-    if setting.tied_trained:
-        one = setting.stack.sharding.persistent_gradients or run.software.fused_loss
+    if model.head.tied_trained:
+        one = model.stack.sharding.persistent_gradients or run.software.fused_loss
         at_table = ((1.0 if one else 2.0) + (1.0 if run.precision.gradient_bytes == 0.0 else 0.0)) * gradients.table
     if run.precision.gradient_bytes > 4:  # 16-bit gradients are cast before they are added to the 32-bit ones (DeepSpeed's BF16_Optimizer)
         at_table = add(at_table, 4.0 * step.rank.own.trained_embedding)
@@ -171,7 +171,7 @@ def optimizer_step(step: StageStep, *buffers: Number) -> Moment:
     """The optimizer step, with buffers that an engine makes for it. In host memory it makes its own temporaries there."""
     optimizer, gradients = step.rank.run.optimizer, step.gradients
     temporaries: Number = 0.0
-    foreach = optimizer.implementation == "foreach" and step.rank.setting.stack.foreach_temporaries and optimizer.name in FOREACH
+    foreach = optimizer.implementation == "foreach" and step.rank.model.stack.foreach_temporaries and optimizer.name in FOREACH
     if foreach and "optimizer" not in step.rank.host:
         temporaries = gradients.states.stepped * step.rank.run.precision.gradient_bytes
     return step.moment("optimizer_step", gradients.complete, 0.0, 0.0, step.fixed, temporaries, *buffers, step.saved.lingering)

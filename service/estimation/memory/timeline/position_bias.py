@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 from ...architecture import Matrix
 from ...numeric import Number, where
-from ...stacks.profile import AUTOCAST, COMPUTE, RESIDUAL
-from ..activations import norm_rule
+from ...stacks.profile import AUTOCAST
 from ..amounts import add
+from ..blocks.block_kind import BlockKind
 from ..blocks.kept import BlockOnRank, block_bytes
-from ..kinds import Kind
 from .moment import Moment
 from .stage_step import StageStep
 
@@ -43,19 +42,19 @@ class Biases:
 
 def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
     """The moments in the first blocks of decoder and encoder, where checkpointing recomputes both stacks."""
-    setting, placed, micro = step.rank.setting, step.rank.placed, step.micro
-    layer, trained = setting.kinds[-1], setting.bias_trained
+    model, placed, micro = step.rank.model, step.rank.placed, step.micro
+    layer, trained = model.kinds[-1], model.trains.position_bias
     heads = layer.layer.attention.query_heads / placed.tensor
-    bias, mask = RESIDUAL[setting.mode] * heads, COMPUTE[setting.mode] * heads
+    bias, mask = model.how.residual * heads, model.how.width * heads
     shared = Biases(
         heads=heads,
         bias=bias,
         mask=mask,
         summed=bias if trained else 0.0,
         buckets=BUCKETS if trained else 0.0,
-        cross=mask * (setting.decoder_length / placed.context * setting.length),
+        cross=mask * (model.lengths.decoder / placed.context * model.lengths.sequence),
         several=where(placed.micro_sequences > 1, 1.0, 0.0),
-        end=micro.adapted if layer.adapted is not None else micro.ends,
+        end=micro.adapted if layer.adapted_mlp is not None else micro.ends,
     )
     result = _encoder(step, each, shared)
     last = step.rank.stage.last
@@ -71,19 +70,19 @@ def _forward(step: StageStep, transient: Number) -> Moment:
 def _backward(step: StageStep, missing: Number, activations: Number, transient: Number) -> Moment:
     """A moment while the gradients of ``missing`` elements are still to come."""
     gradients = step.gradients
-    whole = missing * gradients.element_bytes + (0.0 if step.rank.setting.tied_trained else gradients.table)
+    whole = missing * gradients.element_bytes + (0.0 if step.rank.model.head.tied_trained else gradients.table)
     return step.backward(gradients.missing(whole), activations, transient)
 
 
 def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Its other blocks are done, and the bias of the first pass is gone; the encoder's blocks and last norm wait."""
-    setting, placed, stage, own, micro = step.rank.setting, step.rank.placed, step.rank.stage, step.rank.own, step.micro
-    mode, kind, bias = setting.mode, setting.kinds[-1], shared.bias
-    pairs = setting.decoder_length / placed.context * setting.decoder_length
-    cross_pairs = setting.decoder_length / placed.context * setting.length
-    blocks = sum(count for kind, count in zip(setting.kinds, stage.counts, strict=True) if kind.decoder)
+    model, placed, stage, own, micro = step.rank.model, step.rank.placed, step.rank.stage, step.rank.own, step.micro
+    mode, kind, bias = model.how.mode, model.kinds[-1], shared.bias
+    pairs = model.lengths.decoder / placed.context * model.lengths.decoder
+    cross_pairs = model.lengths.decoder / placed.context * model.lengths.sequence
+    blocks = sum(count for kind, count in zip(model.kinds, stage.counts, strict=True) if kind.decoder)
     left: Number = own.trained_block
-    for other, block, count in zip(setting.kinds, each, stage.counts, strict=True):
+    for other, block, count in zip(model.kinds, each, stage.counts, strict=True):
         if not other.decoder:
             left = add(left, add(block.trained, other.adapters) * count)
     waiting = micro.final_encoder - (blocks - 1.0) * micro.residual - bias * pairs
@@ -95,20 +94,22 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
         return _backward(step, left, step.saved.all + stage.last * activations, stage.last * (gradients + transient))
 
     # At the end of recomputation; and with the zeros, each sequence's gradient of the mask they are, and of what it was added to.
-    of_products = micro.tokens * (COMPUTE[mode] * sum(m.outputs for m in _readers(kind)))
+    of_products = micro.tokens * (model.how.width * sum(m.outputs for m in _readers(kind)))
     result = [
         backward(waiting + own.kept_block - micro.kept_twice, anew + shared.cross + shared.end),
         backward(in_attention, micro.residual + of_products + shared.buckets * pairs + shared.cross * (1.0 + placed.micro_sequences)),
     ]
     # A forward pass holds the normalised input and queries, keys and values.
-    ahead = micro.final_encoder + micro.tokens * (COMPUTE[mode] * (setting.hidden + sum(m.outputs for m in _readers(kind))))
-    if setting.scores:
+    ahead = micro.final_encoder + micro.tokens * (model.how.width * (model.how.hidden + sum(m.outputs for m in _readers(kind))))
+    if model.score_gradients:
         # Scores before and after they are scaled; under autocast the softmax's input and output, and what it casts. And a causal mask.
-        each_score = (COMPUTE[mode] + 2.0 * RESIDUAL[mode] if mode == AUTOCAST else 2.0 * COMPUTE[mode]) * shared.heads
-        scores = each_score * placed.micro_sequences * cross_pairs + RESIDUAL[mode] * pairs
-        own_scores = setting.scores / placed.tensor * placed.micro_sequences * cross_pairs
+        each_score = (model.how.width + 2.0 * model.how.residual if mode == AUTOCAST else 2.0 * model.how.width) * shared.heads
+        scores = each_score * placed.micro_sequences * cross_pairs + model.how.residual * pairs
+        own_scores = model.score_gradients / placed.tensor * placed.micro_sequences * cross_pairs
         result.append(backward(in_attention - own_scores, micro.residual + anew + shared.cross + scores))
-        weights = RESIDUAL[mode] * shared.heads * placed.micro_sequences * pairs  # of self-attention, which ``T5Block.forward`` still names
+        weights = (
+            model.how.residual * shared.heads * placed.micro_sequences * pairs
+        )  # of self-attention, which ``T5Block.forward`` still names
         result.append(_forward(step, stage.last * (scores + weights + ahead)))
         return result
     # ``where`` makes the causal mask in the bias's layout, ``contiguous`` once more.
@@ -121,48 +122,48 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
 
 def _encoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Of the decoder there are only the zeros and their gradient."""
-    setting, placed, micro = step.rank.setting, step.rank.placed, step.micro
-    kind, pairs = setting.kinds[0], setting.length / placed.context * setting.length
+    model, placed, micro = step.rank.model, step.rank.placed, step.micro
+    kind, pairs = model.kinds[0], model.lengths.sequence / placed.context * model.lengths.sequence
     left = add(each[0].trained, kind.adapters)
-    kept = block_bytes(setting, kind.kept, placed, False)
+    kept = block_bytes(model, kind.kept, placed, False)
     stays = 2.0 * shared.cross + shared.summed * pairs
     anew = (shared.bias + shared.buckets) * pairs
     result = [_backward(step, left, kept, stays + anew + shared.end)]
-    if setting.mode == AUTOCAST and not setting.scores:  # the bias made contiguous in 32 bits, then in 16
+    if model.how.mode == AUTOCAST and not model.score_gradients:  # the bias made contiguous in 32 bits, then in 16
         before = _until_scores(step, kind)
         result.append(_backward(step, left, before, stays + anew + (shared.bias + shared.mask) * pairs))
-    if setting.bias_trained:
+    if model.trains.position_bias:
         masks = (shared.bias + shared.mask * (placed.micro_sequences + shared.several)) * pairs
         result.append(_backward(step, left, kept, micro.residual + stays + masks))
     return result
 
 
-def _readers(kind: Kind) -> list[Matrix]:
+def _readers(kind: BlockKind) -> list[Matrix]:
     return [m for m in kind.layer.matrices if m.part == "attention" and m.reads == "block"]
 
 
-def _until_scores(step: StageStep, kind: Kind) -> Number:
+def _until_scores(step: StageStep, kind: BlockKind) -> Number:
     """What a recomputed block keeps until its first scores, and the gradients that it waits for."""
-    setting, micro = step.rank.setting, step.micro
-    return _before_scores(step, kind) + micro.tokens * (COMPUTE[setting.mode] * setting.hidden) + micro.residual
+    model, micro = step.rank.model, step.micro
+    return _before_scores(step, kind) + micro.tokens * (model.how.width * model.how.hidden) + micro.residual
 
 
-def _before_scores(step: StageStep, kind: Kind) -> Number:
+def _before_scores(step: StageStep, kind: BlockKind) -> Number:
     """What a block keeps until its first scores: norm, queries, keys and values, and under autocast their weights' casts."""
-    setting, micro, placed = step.rank.setting, step.micro, step.rank.placed
-    rule, mode, readers = norm_rule(setting.rules, kind.layer), setting.mode, _readers(kind)
-    read = COMPUTE[mode] * setting.hidden * (len(readers) if mode == AUTOCAST else 1)
-    per = (rule.input_copy[mode] + rule.normalized[mode]) * setting.hidden + read + sum(COMPUTE[mode] * m.outputs for m in readers)
-    if setting.adapter is not None and kind.adapters:
-        per += setting.adapter.own_input_bytes(COMPUTE[mode]) * sum(m.inputs for m in readers)
-    return micro.tokens * per + (2.0 * sum(m.weights for m in readers) / placed.tensor if setting.casts else 0.0)
+    model, micro, placed = step.rank.model, step.micro, step.rank.placed
+    rule, mode, readers = model.how.norm(kind.layer), model.how.mode, _readers(kind)
+    read = model.how.width * model.how.hidden * (len(readers) if mode == AUTOCAST else 1)
+    per = (rule.input_copy[mode] + rule.normalized[mode]) * model.how.hidden + read + sum(model.how.width * m.outputs for m in readers)
+    if model.how.adapter is not None and kind.adapters:
+        per += model.how.adapter.own_input_bytes(model.how.width) * sum(m.inputs for m in readers)
+    return micro.tokens * per + (2.0 * sum(m.weights for m in readers) / placed.tensor if model.casts else 0.0)
 
 
 def kept_scores(step: StageStep) -> Moment:
     """In the last decoder block of a forward pass that recomputes nothing: the bias, the mask in its layout and once more, contiguous."""
-    setting, placed, stage, own, micro = step.rank.setting, step.rank.placed, step.rank.stage, step.rank.own, step.micro
-    pairs = setting.decoder_length / placed.context * setting.decoder_length
-    masks = (3.0 * RESIDUAL[setting.mode] * setting.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
-    encoded = micro.final_encoder + (0.0 if setting.encoded_kept else micro.encoded)
-    begun = _before_scores(step, setting.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
+    model, placed, stage, own, micro = step.rank.model, step.rank.placed, step.rank.stage, step.rank.own, step.micro
+    pairs = model.lengths.decoder / placed.context * model.lengths.decoder
+    masks = (3.0 * model.how.residual * model.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
+    encoded = micro.final_encoder + (0.0 if model.encoded_kept else micro.encoded)
+    begun = _before_scores(step, model.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
     return _forward(step, stage.last * (masks + encoded + begun))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...numeric import Number, maximum, minimum, where
-from ...stacks.profile import COMPUTE
 from ..amounts import add
 from ..blocks.kept import block_bytes
 from ..device.stage_on_rank import StageOnRank
@@ -121,13 +120,13 @@ def stage_step(rank: StageOnRank, micro: MicroBatch) -> StageStep:
         fixed=fixed,
         forward_fixed=forward,
         backward_fixed=add(forward, rank.gathered.unreduced),
-        late_share=rank.setting.late_share if rank.setting.stack.overheads.late_gradients else 0.0,
+        late_share=rank.model.late_share if rank.model.stack.overheads.late_gradients else 0.0,
     )
 
 
 def _saved(rank: StageOnRank, micro: MicroBatch) -> Saved:
-    setting, placed, stage, own = rank.setting, rank.placed, rank.stage, rank.own
-    encoded: Number = stage.last * micro.encoded if setting.cross else 0.0
+    model, placed, stage, own = rank.model, rank.placed, rank.stage, rank.own
+    encoded: Number = stage.last * micro.encoded if model.encoder_decoder else 0.0
     one = _saved_of_one(rank, micro, encoded)
     kept = one * stage.in_flight
     others = kept - one
@@ -135,89 +134,93 @@ def _saved(rank: StageOnRank, micro: MicroBatch) -> Saved:
         kept = minimum(kept, 2.0 * one / maximum(own.blocks, 1.0))
         others = 0.0
     last = add(others, own.kept_block)
-    if setting.leaf_apart and stage.first:
+    if model.inputs.leaf_apart and stage.first:
         last = last + micro.residual  # the leaf below it
-    if setting.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
+    if model.checkpointing == "full":  # recomputed from its input, which the checkpoint holds until it is done
         last = last + (micro.residual - micro.kept_twice)
     lingering: Number = 0.0
-    if stage.first and setting.input_gradient:
-        lingering = (2.0 if setting.first_squares == 0.0 else 4.0) * micro.residual
-    if stage.first and setting.checkpointing == "full" and setting.lingering_squares:
-        lingering = lingering + setting.lingering_squares * (setting.length / placed.context * setting.length) / placed.tensor
+    if stage.first and model.inputs.keeps_gradient:
+        lingering = (2.0 if model.first.squares == 0.0 else 4.0) * micro.residual
+    if stage.first and model.checkpointing == "full" and model.first.lingering_squares:
+        lingering = (
+            lingering + model.first.lingering_squares * (model.lengths.sequence / placed.context * model.lengths.sequence) / placed.tensor
+        )
     return Saved(
         all=kept,
         others=others,
-        recomputed=own.kept_block - micro.kept_twice if setting.recomputes else 0.0,
+        recomputed=own.kept_block - micro.kept_twice if model.recomputes else 0.0,
         last=last,
         encoded=encoded,
-        images=micro.cast_images if setting.pixels and stage.first and not setting.trained_outside else 0.0,
+        images=micro.cast_images if model.inputs.pixels and stage.first and not model.outside.trained_rest else 0.0,
         lingering=lingering,
     )
 
 
 def _saved_of_one(rank: StageOnRank, micro: MicroBatch, encoded: Number) -> Number:
     """What blocks and what stands before them keep of one micro-batch."""
-    setting, placed, stage, own = rank.setting, rank.placed, rank.stage, rank.own
+    model, placed, stage, own = rank.model, rank.placed, rank.stage, rank.own
     kept: Number = own.kept
-    if stage.first and not setting.recomputes:
-        for _, extra, decoder in setting.first_blocks:
-            kept = kept + block_bytes(setting, extra, placed, decoder)
+    if stage.first and not model.recomputes:
+        for one in model.first.each:
+            kept = kept + block_bytes(model, one.kept, placed, one.decoder)
     elif stage.first:
-        local = setting.length / placed.context
-        if setting.first_positions:
-            kept = kept + setting.first_positions * local
-        if setting.first_squares:
-            kept = kept + setting.first_squares * (local * setting.length) / placed.tensor
-    if setting.cross and setting.checkpointing == "full":  # the encoder's output is an input of every decoder block
+        local = model.lengths.sequence / placed.context
+        if model.first.positions:
+            kept = kept + model.first.positions * local
+        if model.first.squares:
+            kept = kept + model.first.squares * (local * model.lengths.sequence) / placed.tensor
+    if model.encoder_decoder and model.checkpointing == "full":  # the encoder's output is an input of every decoder block
         kept = kept + encoded
-    if stage.first and setting.embedding_masks:
+    if stage.first and model.inputs.masks:
         kept = kept + micro.embedding_masks
-    if setting.stack.keeps_stage_outputs:
+    if model.stack.keeps_stage_outputs:
         kept = kept + micro.residual * (1.0 - stage.last)
-    if setting.pixels and stage.first and setting.trained_outside:  # the patch convolution's weight wants its input for its gradient
+    if (
+        model.inputs.pixels and stage.first and model.outside.trained_rest
+    ):  # the patch convolution's weight wants its input for its gradient
         kept = add(kept, micro.cast_images)
-    if setting.leaf_apart and stage.first:
+    if model.inputs.leaf_apart and stage.first:
         kept = kept + micro.residual
     return kept
 
 
 def head_weights(rank: StageOnRank) -> Number:
     """Elements of the head on a rank, tied or not."""
-    return rank.stage.last * (rank.setting.hidden * rank.setting.vocabulary / rank.placed.tensor)
+    return rank.stage.last * (rank.model.how.hidden * rank.model.head.outputs / rank.placed.tensor)
 
 
 def _casts(rank: StageOnRank) -> Casts:
-    setting, stage, own = rank.setting, rank.stage, rank.own
-    adapter, width = setting.adapter, COMPUTE[setting.mode]
+    model, stage, own = rank.model, rank.stage, rank.own
+    adapter, width = model.how.adapter, model.how.width
     adapters: Number = 0.0
     again: Number = 0.0  # of them, a block's
     if adapter is not None and adapter.autocasts and adapter.element_bytes > width:
         again = width * own.trained_block
-        adapters = width * (own.adapters - stage.last * setting.outside_copies)  # PEFT leaves the copies in the base's width
-    elif not setting.casts:
+        adapters = width * (own.adapters - stage.last * model.outside.copies)  # PEFT leaves the copies in the base's width
+    elif not model.casts:
         return NO_CASTS
-    head: Number = 2.0 * head_weights(rank) if setting.casts else 0.0
-    every: Number = add(2.0 * own.matrices, adapters) if setting.casts else adapters
-    if not setting.recomputes:
+    head: Number = 2.0 * head_weights(rank) if model.casts else 0.0
+    every: Number = add(2.0 * own.matrices, adapters) if model.casts else adapters
+    if not model.recomputes:
         return Casts(every, every, 0.0, head, every - head)
-    kept = add(head, 2.0 * setting.outside_matrices * stage.last) if setting.casts else 0.0
-    block = add(2.0 * own.cast_block if setting.casts else 0.0, again)
+    kept = add(head, 2.0 * model.outside.rest_matrices * stage.last) if model.casts else 0.0
+    block = add(2.0 * own.cast_block if model.casts else 0.0, again)
     return Casts(every, kept, block, head, kept - head)
 
 
 def _progress(rank: StageOnRank) -> Progress:
-    run, setting, placed, stage, own, states = rank.run, rank.setting, rank.placed, rank.stage, rank.own, rank.states
-    precision, width, gradients = run.precision, COMPUTE[setting.mode], states.gradients
+    run, model, placed, stage, own, states = rank.run, rank.model, rank.placed, rank.stage, rank.own, rank.states
+    precision, width, gradients = run.precision, model.how.width, states.gradients
     element_bytes = 0.0 if "gradients" in rank.host else precision.gradient_bytes
     complete = states.having(gradients)
-    if setting.stack.sharding.persistent_gradients:  # buffers that live through the whole step
+    if model.stack.sharding.persistent_gradients:  # buffers that live through the whole step
         table = own.trained_embedding * width
         return Progress(states, element_bytes, gradients, gradients, gradients, table, complete, complete, complete, complete)
     table = own.trained_embedding * max(precision.gradient_bytes, width)
     standing = where(placed.micro_batches > 1, gradients, 0.0)
-    at_head = maximum(standing, (own.trained_head + setting.outside_adapters * stage.last) * element_bytes / states.gradients_over)
+    at_head = maximum(standing, (own.trained_head + model.outside.adapters * stage.last) * element_bytes / states.gradients_over)
     still_missing = own.trained_block * precision.gradient_bytes
-    if not setting.tied_trained:
+    if not model.head.tied_trained:
         still_missing = still_missing + table
     almost = maximum(standing, gradients - still_missing / states.gradients_over)
     before, after_head, nearly = map(states.having, (standing, at_head, almost))
@@ -226,11 +229,11 @@ def _progress(rank: StageOnRank) -> Progress:
 
 def _fixed(rank: StageOnRank, micro: MicroBatch) -> Number:
     """What stands throughout the step beside the states."""
-    run, setting, own = rank.run, rank.setting, rank.own
-    fixed: Number = add(setting.stack.overheads.workspace_bytes, rank.gathered.buckets)
+    run, model, own = rank.run, rank.model, rank.own
+    fixed: Number = add(model.stack.overheads.workspace_bytes, rank.gathered.buckets)
     if run.optimizer.name in WIDE_STATES and not rank.host & {"optimizer", "states"}:
         wider = max(WIDE_STATES[run.optimizer.name] - run.precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / rank.placed.states_over
-    if setting.pixels and rank.stage.first:  # the batch's images
+    if model.inputs.pixels and rank.stage.first:  # the batch's images
         fixed = fixed + micro.images
     return fixed

@@ -12,9 +12,9 @@ from ...numeric import Number, minimum, where
 from ...placement import Placement
 from ...run import Run
 from ..blocks.kept import BlockOnRank, blocks
+from ..blocks.trained_model import TrainedModel
 from ..device.stage_on_rank import StageOnRank, stages_on_ranks
 from ..device.states import HeldStates
-from ..setting import Setting
 from . import moments, position_bias
 from .beside_step import beside_step, may_be_the_peak
 from .micro_batch import micro_batch
@@ -22,15 +22,15 @@ from .moment import BufferedStep, Moment, StageTimeline
 from .stage_step import StageStep, stage_step
 
 
-def timeline(run: Run, setting: Setting, placed: Placement, *, shown: bool) -> Iterator[StageTimeline]:
+def timeline(run: Run, model: TrainedModel, placed: Placement, *, shown: bool) -> Iterator[StageTimeline]:
     """The moments of every stage that can hold the most; ``shown``: those beside the step too where they cannot be the peak."""
-    each, micro = blocks(setting, placed), micro_batch(run, setting, placed)
+    each, micro = blocks(model, placed), micro_batch(run, model, placed)
     beside_too = shown or may_be_the_peak(run)
-    for rank in stages_on_ranks(run, setting, placed, each):
+    for rank in stages_on_ranks(run, model, placed, each):
         step = stage_step(rank, micro)
         loaded = HeldStates(rank.states.weights, 0.0, 0.0, 0.0)
         yield StageTimeline(
-            load=Moment("load", rank.stage.index, loaded, 0.0, 0.0, setting.stack.overheads.workspace_bytes),
+            load=Moment("load", rank.stage.index, loaded, 0.0, 0.0, model.stack.overheads.workspace_bytes),
             step=_step(step, each),
             buffered_step=_buffered_step(step),
             beside=list(beside_step(rank)) if beside_too else [],
@@ -39,26 +39,26 @@ def timeline(run: Run, setting: Setting, placed: Placement, *, shown: bool) -> I
 
 def _step(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
     """Forward end, the moments of the backward pass, and the optimizer step."""
-    setting, first = step.rank.setting, step.rank.stage.first
+    model, first = step.rank.model, step.rank.stage.first
     found: list[Moment] = []
-    if setting.checkpointing == "full" or step.micro.experts is not None:
+    if model.checkpointing == "full" or step.micro.experts is not None:
         found.append(moments.last_mlp(step))
     if step.micro.experts is not None and step.micro.experts.trained_down is not None:
         found += moments.experts(step, step.micro.experts, step.micro.experts.trained_down)
-    if setting.kinds[-1].adapted is not None:
+    if model.kinds[-1].adapted_mlp is not None:
         found += moments.adapted_mlp(step)
-    if setting.adapter is not None and setting.written_out:
+    if model.how.adapter is not None and model.norm_written_out:
         found += moments.final_norm(step)
-    if setting.scores:
+    if model.score_gradients:
         found += moments.scores(step)
-    if setting.first_squares and not setting.recomputes and not setting.scores and first:
+    if model.first.squares and not model.recomputes and not model.score_gradients and first:
         found.append(position_bias.kept_scores(step))
-    if setting.biased and first:
+    if model.hands_on_bias and first:
         found += position_bias.recomputed(step, each)
-    gradients_of_scores = setting.scores or (setting.first_squares and setting.bias_trained)
-    if setting.cross and gradients_of_scores and not setting.recomputes and first and "activations" not in step.rank.host:
+    gradients_of_scores = model.score_gradients or (model.first.squares and model.trains.position_bias)
+    if model.encoder_decoder and gradients_of_scores and not model.recomputes and first and "activations" not in step.rank.host:
         found.append(moments.encoder(step, each))
-    if setting.untabled and first:
+    if model.ends_without_table and first:
         found.append(moments.patch_convolution(step))
     found += moments.loss(step)
     found += moments.blocks(step)
@@ -76,8 +76,8 @@ def _buffered_step(step: StageStep) -> BufferedStep | None:
 
 def _step_buffers(rank: StageOnRank) -> tuple[Number, Number] | None:
     """Bytes that the engine makes at the step: what is live at once, and what was freed before."""
-    run, setting, placed = rank.run, rank.setting, rank.placed
-    own, others = setting.stack.step_buffers.get(run.layout.sharding), setting.stack.model_parallel_step_buffers
+    run, model, placed = rank.run, rank.model, rank.placed
+    own, others = model.stack.step_buffers.get(run.layout.sharding), model.stack.model_parallel_step_buffers
     if own is None or run.precision.gradient_bytes >= 4:
         return None
     live: Number = own.live

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..architecture import Layer
-from ..numeric import Number, maximum
-from ..stacks.profile import COMPUTE, RESIDUAL, BlockRule, Mode, NormRule
-from .activations import Trained, activation_rule, norm_input, norm_output, operators, own_copies
+from ...architecture import Layer
+from ...numeric import Number, maximum
+from .coefficients import Computing, GradientFlow
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class AdaptedMlp:
     """Moments inside one MLP of a model with adapters, at its widest linear and at its last."""
 
     bare: tuple[Live, ...]  # beside the block's input, where the block keeps nothing
@@ -35,22 +34,23 @@ class Inside:
     again: tuple[Live, ...]  # the same in a recomputation, with the gradients that it waits for; none in an MLP without adapters
 
 
-def inside(rules: BlockRule, norm: NormRule, hidden: int, layer: Layer, mode: Mode, trained: Trained) -> Inside | None:
+def adapted_mlp(how: Computing, layer: Layer, flow: GradientFlow) -> AdaptedMlp | None:
     """The moments of a block in a model with adapters; None where its MLP trains, is adapted in part, or has experts' bare weights."""
-    adapter, mlp = trained.adapter, layer.mlp
-    up = [m for m in layer.matrices if m.part == "mlp" and m.reads in ("block", "middle") and m.name in trained.adapted]
-    down = [m for m in layer.matrices if m.part == "mlp" and m.reads == "activated" and m.name in trained.adapted]
-    if adapter is None or mlp.experts or trained.mlp or bool(up) != bool(down):
+    norm, hidden = how.norm(layer), how.hidden
+    adapter, mlp = how.adapter, layer.mlp
+    up = [m for m in layer.matrices if m.part == "mlp" and m.reads in ("block", "middle") and m.name in flow.adapted]
+    down = [m for m in layer.matrices if m.part == "mlp" and m.reads == "activated" and m.name in flow.adapted]
+    if adapter is None or mlp.experts or flow.mlp or bool(up) != bool(down):
         return None
-    width, residual = COMPUTE[mode], RESIDUAL[mode]
-    rule = activation_rule(rules, mlp.activation)
+    width, residual = how.width, how.residual
+    rule = how.activation(mlp.activation)
     product = width * mlp.intermediate
-    handed_on = norm_output(norm, mode, adapter) * hidden  # by the norm before the MLP; the block's frame holds it
+    handed_on = how.norm_output(norm) * hidden  # by the norm before the MLP; the block's frame holds it
     # A norm that keeps a wider copy leaves the block's input and the stream between attention and MLP to the frames.
-    streams = residual * hidden if residual < norm_input(norm, mode, adapter) <= 4.0 else 0.0
+    streams = residual * hidden if residual < how.norm_input(norm) <= 4.0 else 0.0
     if not up:  # the base's alone
         loose = 0.0 if rule.keeps_output and not mlp.gated else product
-        return Inside(
+        return AdaptedMlp(
             bare=(Live((3.0 if mlp.gated else 2.0) * product, residual * hidden + handed_on),),
             beside=(Live(loose, width * hidden + handed_on + 2.0 * streams),),
             again=(),
@@ -59,7 +59,7 @@ def inside(rules: BlockRule, norm: NormRule, hidden: int, layer: Layer, mode: Mo
     own = adapter.own_input_bytes(width)  # of an adapter's input; 0 where it reads the base's
     frame = adapter.frame_bytes(width)  # of its cast to the adapter's width, which autocast's own copy and dropout's leave to the frame
     apart = frame if adapter.autocasts or adapter.dropout else 0.0
-    at_first = own_copies(norm, mode, adapter)
+    at_first = how.own_copy(norm)
     # What the norm hands on may have the adapter's width already, or be wider.
     narrow = handed_on < adapter.element_bytes * hidden
     frame_first = adapter.element_bytes * hidden if handed_on > adapter.element_bytes * hidden else frame * hidden if narrow else 0.0
@@ -68,7 +68,7 @@ def inside(rules: BlockRule, norm: NormRule, hidden: int, layer: Layer, mode: Mo
     gate = width * mlp.intermediate if mlp.gated and len(up) > 1 else 0.0  # the activated gate waits for the other factor
     product_kept = own == 0.0 or (rule.keeps_output and not mlp.gated)
     # What the block keeps from its widest linear on: the linear's own output, the activation's, the product, the last one's input.
-    activation = width if mlp.gated else rule.inner[operators(mode, adapter)]
+    activation = width if mlp.gated else rule.inner[how.operators]
     still = (activation + own) * mlp.intermediate + (product if product_kept else 0.0)
     normalised = handed_on if at_first else 0.0  # kept where the adapter reads it
     at_up = Live(three * across - still, normalised + (apart * hidden if narrow else 0.0))
@@ -77,7 +77,7 @@ def inside(rules: BlockRule, norm: NormRule, hidden: int, layer: Layer, mode: Mo
     cast = apart * (2.0 if adapter.dropout and adapter.autocasts else 1.0) * mlp.intermediate
     # The stream's gradient, the last linear's where the stream or the adapter is wider, and that of its adapter.
     arriving = (residual + wide + (width if residual > width or wide > width else 0.0)) * hidden + streams
-    return Inside(
+    return AdaptedMlp(
         bare=(
             Live(three * across + gate, frame_first + residual * hidden + handed_on),
             Live(product + frame * mlp.intermediate, (three + residual) * hidden + handed_on),
