@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from .item_sums import whole
-from .items import Item, Warning, no_effect, unknown
+from .items import Item, unknown
 from .run import Rate, Run
 
 GIB = 1024**3
@@ -42,18 +42,6 @@ def applied(run: Run) -> list[Rate]:
         if own not in rivals and (rate.device is None or None not in rivals):
             chosen.append(rate)
     return chosen
-
-
-def warnings(run: Run) -> list[Warning]:
-    """Rates, and devices of rates, that price nothing of this run."""
-    chosen = {id(rate) for rate in applied(run)}
-    found = []
-    for index, rate in enumerate(run.rates):
-        if id(rate) not in chosen:
-            found.append((f"/rates/{index}", "another rate is nearer to the run's device, and hours have one price"))
-        elif rate.device is not None and rate.resource != "device_hour":
-            found.append((f"/rates/{index}/device", f"a {rate.resource} has none"))
-    return [no_effect(pointer, why) for pointer, why in found]
 
 
 def items(run: Run, item: Lookup) -> list[Item]:

@@ -14,17 +14,18 @@ from typing import Any
 from . import compute, cost, memory, parameters, post_training, reserves, scaling_items, speed_items, step_time, storage, tokens, wall_clock
 from . import speed as speeds
 from .correction import Corrections, stated
-from .items import Item, Items, Warning
+from .items import Item, Items
 from .memory import MemoryEstimate
 from .memory.peaks.figures import Fits
 from .parameters import Parameters
 from .post_training import Pace
 from .run import Run
-from .speed import CountedFlops, Known, Speed
+from .speed import CountedFlops, Speed, SpeedInputs
 from .storage import CheckpointBytes, Written
 from .tokens import Workload
 from .wall_clock import TimedRun, WallClock
-from .warnings import warnings
+from .warnings import Warning
+from .warnings.rules import warnings
 
 NOTHING_MEASURED: Corrections = MappingProxyType({})
 
@@ -50,22 +51,22 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     counts = parameters.count(run)
     work = tokens.workload(run)
     flops = compute.figures(run, work, counts)
-    known = _known(run, counts, work, flops)
-    driven = _driven(known, counts, work, measured)
-    plain = _driven(known, counts, work, NOTHING_MEASURED) if measured else driven
+    inputs = _speed_inputs(run, counts, work, flops)
+    driven = _driven(inputs, counts, work, measured)
+    plain = _driven(inputs, counts, work, NOTHING_MEASURED) if measured else driven
     used = memory.estimate(run, counts, measured)
 
     items = Items()
     items.extend(tokens.items(run, work))
     items.extend(compute.items(run, work, flops))
     items.extend(scaling_items.items(run, counts.active, work.input_tokens))
-    items.extend(speed_items.items(driven.speed, plain.speed, known.steps))
+    items.extend(speed_items.items(driven.speed, plain.speed, inputs.steps))
     reserved = _wall_clock(items, driven, plain, measured)
-    items.extend(speed_items.throughput_items(known, driven.speed, plain.speed, _amounts(work), _full_steps(run, work)))
-    items.extend(speed_items.utilisation_items(run, driven.speed, plain.speed, known.flops))
+    items.extend(speed_items.throughput_items(inputs, driven.speed, plain.speed, _amounts(work), _full_steps(run, work)))
+    items.extend(speed_items.utilisation_items(run, driven.speed, plain.speed, inputs.flops))
     items.extend(used.items)
     items.extend(
-        storage.items(run, driven.written, plain.written, unique_tokens=work.unique_tokens, steps=known.steps, corrections=measured)
+        storage.items(run, driven.written, plain.written, unique_tokens=work.unique_tokens, steps=inputs.steps, corrections=measured)
     )
     items.extend(reserved)
     _device_hours(items, run, counts, work, driven, plain)
@@ -81,23 +82,23 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
         memory=used,
         speed=driven.speed,
         fits=used.fits,
-        evidence=() if known.predicted is None else known.predicted.evidence,
-        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=used.fits, steps=known.steps)),
+        evidence=() if inputs.predicted is None else inputs.predicted.evidence,
+        warnings=tuple(warnings(run, items, active_parameters=counts.active, fits=used.fits, steps=inputs.steps)),
     )
 
 
 def training_device_hours(run: Run, corrections: Corrections | None = None) -> float | None:
     """``device_hours.training`` alone: what alternatives are compared by."""
     counts, work = parameters.count(run), tokens.workload(run)
-    known = _known(run, counts, work, compute.figures(run, work, counts))
-    speed = speeds.figures(known, (corrections or NOTHING_MEASURED).get("time.step"))
+    inputs = _speed_inputs(run, counts, work, compute.figures(run, work, counts))
+    speed = speeds.figures(inputs, (corrections or NOTHING_MEASURED).get("time.step"))
     if speed.training is None or run.hardware is None:
         return None
     return float(speed.training.expected) * run.hardware.device_count / 3600
 
 
 # -- what the speed is told from ---------------------------------------------------------------------------------------
-def _known(run: Run, counts: Parameters, work: Workload, flops: compute.Figures) -> Known:
+def _speed_inputs(run: Run, counts: Parameters, work: Workload, flops: compute.Figures) -> SpeedInputs:
     read = work.input_tokens
     counted = CountedFlops(
         six_nd=flops["compute.6nd"],
@@ -106,7 +107,7 @@ def _known(run: Run, counts: Parameters, work: Workload, flops: compute.Figures)
         recompute=flops["compute.recompute"],
         forward_6nd=None if read is None else 2.0 * counts.active * read,
     )
-    return Known(
+    return SpeedInputs(
         run=run,
         steps=work.steps,
         tokens=read,
@@ -143,13 +144,13 @@ class _Driven:
     seconds_per_forward_token: float | None
 
 
-def _driven(known: Known, counts: Parameters, work: Workload, measured: Corrections) -> _Driven:
-    run, hardware = known.run, known.run.hardware
+def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, measured: Corrections) -> _Driven:
+    run, hardware = inputs.run, inputs.run.hardware
     checkpoint = _checkpoint(run, counts, measured)
-    speed = speeds.figures(known, measured.get("time.step"))
+    speed = speeds.figures(inputs, measured.get("time.step"))
     if speed.training is None or hardware is None:
         reason = "no hardware is given" if hardware is None else speed.reason or ""
-        saves = wall_clock.saves_without_time(run, known.steps, reason)
+        saves = wall_clock.saves_without_time(run, inputs.steps, reason)
         written = Written(checkpoint=checkpoint, saves=saves)
         return _Driven(speed=speed, timed=None, clock=None, reason=reason, written=written, seconds_per_forward_token=None)
     timed = TimedRun(

@@ -41,19 +41,6 @@ def unknown(code: str, section: Section, quantity: str, reason: str, *, formula:
     return Item(code=code, section=section, quantity=quantity, expected=None, formula=formula, parent=parent, reason=reason)
 
 
-class Warning(NamedTuple):
-    """Something the caller should know before trusting the quote."""
-
-    code: str
-    detail: str
-    pointer: str | None = None
-
-
-def no_effect(pointer: str, why: str) -> Warning:
-    """A field that was given and changes nothing: said, never silently ignored."""
-    return Warning(code="no_effect", detail=f"{pointer} changes nothing: {why}", pointer=pointer)
-
-
 @dataclass(slots=True)
 class Items:
     """Items in the order of the budget, found by code; a code is used once."""

@@ -76,7 +76,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class SpeedInputs:
     """What the speed is told from, whatever corrections there are."""
 
     run: Run
@@ -87,32 +87,32 @@ class Known:
     why_not: str
 
 
-def figures(known: Known, correction: Factor | None = None) -> Speed:
+def figures(inputs: SpeedInputs, correction: Factor | None = None) -> Speed:
     """The run's speed; a correction scales predictions and priors alone.
 
     A rate gives the time of all steps even where their number is not known (no ``sequence_length``).
     """
-    run, hardware = known.run, known.run.hardware
+    run, hardware = inputs.run, inputs.run.hardware
     if hardware is None:
         return _unknown("no hardware is given")
-    bound = lower_bound(run, known.flops)
-    if known.tokens is None:
+    bound = lower_bound(run, inputs.flops)
+    if inputs.tokens is None:
         return _unknown("the number of tokens is not known", bound)
     if run.efficiency.given:
-        return _given(known, hardware, known.tokens, bound)
-    if known.predicted is None or not known.steps:
-        return _prior(known, hardware, bound, correction)
-    time = of_prediction(known.predicted, known.steps, correction)
-    bounds = known.predicted if correction is None else correction
+        return _given(inputs, hardware, inputs.tokens, bound)
+    if inputs.predicted is None or not inputs.steps:
+        return _prior(inputs, hardware, bound, correction)
+    time = of_prediction(inputs.predicted, inputs.steps, correction)
+    bounds = inputs.predicted if correction is None else correction
     around = Spread(time.step, time.step * bounds.low, time.step * bounds.high)
-    step = _possible(around, None if bound is None else bound / known.steps)
-    evidence = known.predicted.evidence
+    step = _possible(around, None if bound is None else bound / inputs.steps)
+    evidence = inputs.predicted.evidence
     return Speed(
         step=step,
-        training=step.times(known.steps),
+        training=step.times(inputs.steps),
         basis="prior" if correction is None else "calibrated",
         formula="sum of its parts",
-        assumptions=(*["rests on " + what for what in evidence], "interval: " + known.predicted.basis),
+        assumptions=(*["rests on " + what for what in evidence], "interval: " + inputs.predicted.basis),
         parts=time.parts,
         lower_bound=bound,
         correction=correction,
@@ -153,9 +153,9 @@ def _unknown(reason: str, bound: float | None = None) -> Speed:
     return Speed(step=None, training=None, basis="formula", formula="", reason=reason, lower_bound=bound)
 
 
-def _given(known: Known, hardware: Hardware, tokens: float, bound: float | None) -> Speed:
+def _given(inputs: SpeedInputs, hardware: Hardware, tokens: float, bound: float | None) -> Speed:
     """The caller's figure, exactly; a pilot's with its own noise."""
-    run, steps, given = known.run, known.steps, known.run.efficiency
+    run, steps, given = inputs.run, inputs.steps, inputs.run.efficiency
     basis: Basis = "pilot" if given.pilot else "given"
     measured = _measured if given.pilot else _as_given
     if given.step_seconds is not None:
@@ -169,7 +169,7 @@ def _given(known: Known, hardware: Hardware, tokens: float, bound: float | None)
             step=_each(training, steps), training=training, basis=basis, formula="time.training / steps", lower_bound=bound,
             assumptions=("time.training = tokens.input / efficiency.input_tokens_per_second",),
         )  # fmt: skip
-    work, rate, name, formula = _utilisation(known)
+    work, rate, name, formula = _utilisation(inputs)
     peak = hardware.device.reference_peak_flops_per_second
     if peak is None:
         return _unknown("the device's dense bf16 or fp16 peak is not known", bound)
@@ -182,14 +182,14 @@ def _given(known: Known, hardware: Hardware, tokens: float, bound: float | None)
     )  # fmt: skip
 
 
-def _utilisation(known: Known) -> tuple[float | None, float, str, str]:
+def _utilisation(inputs: SpeedInputs) -> tuple[float | None, float, str, str]:
     """FLOPs, the share of the peak that the caller gave, its name and the formula."""
-    given: Efficiency = known.run.efficiency
+    given: Efficiency = inputs.run.efficiency
     convention = given.mfu_convention
     if given.mfu is not None:
         formula = f"{CONVENTIONS[convention]} / (devices x mfu x peak)"
-        return known.flops.of(convention), given.mfu, f"mfu ({convention})", formula
-    work = known.flops.with_recompute(convention, known.run.activation_checkpointing)
+        return inputs.flops.of(convention), given.mfu, f"mfu ({convention})", formula
+    work = inputs.flops.with_recompute(convention, inputs.run.activation_checkpointing)
     formula = f"({CONVENTIONS[convention]} + recomputation) / (devices x hfu x peak)"
     return work, given.hfu or 0.0, f"hfu ({convention})", formula
 
@@ -219,9 +219,9 @@ def prior_mfu(run: Run, hardware: Hardware) -> float:
     return mfu
 
 
-def _prior(known: Known, hardware: Hardware, bound: float | None, correction: Factor | None) -> Speed:
+def _prior(inputs: SpeedInputs, hardware: Hardware, bound: float | None, correction: Factor | None) -> Speed:
     """A constant share of the peak, where no step can be predicted."""
-    run, flops, peak = known.run, known.flops, hardware.device.reference_peak_flops_per_second
+    run, flops, peak = inputs.run, inputs.flops, hardware.device.reference_peak_flops_per_second
     work = flops.with_recompute("6nd", run.activation_checkpointing)
     if work is None:
         work = flops.six_nd
@@ -236,12 +236,12 @@ def _prior(known: Known, hardware: Hardware, bound: float | None, correction: Fa
         expected, bounds = expected * correction.factor, correction
     training = _possible(Spread(expected, expected * bounds.low, expected * bounds.high), bound)
     return Speed(
-        step=_each(training, known.steps),
+        step=_each(training, inputs.steps),
         training=training,
         basis="prior" if correction is None else "calibrated",
         formula="(the larger of compute.6nd and compute.training + recomputation) / (devices x utilisation x peak) / steps",
         assumptions=(
-            f"predicted from a constant utilisation of {mfu:.3g} of the dense peak, the median of published runs: {known.why_not}",
+            f"predicted from a constant utilisation of {mfu:.3g} of the dense peak, the median of published runs: {inputs.why_not}",
             f"off by up to a factor of {PRIOR_SPREAD:g} in four runs of five",
         ),
         lower_bound=bound,

@@ -8,7 +8,7 @@ from .correction import Factor
 from .items import Item, unknown
 from .numeric import Number
 from .run import Run
-from .speed import CONVENTIONS, NO_STEPS, CountedFlops, Known, Speed
+from .speed import CONVENTIONS, NO_STEPS, CountedFlops, Speed, SpeedInputs
 from .spread import Spread
 from .step_time.seconds import FORMULAS
 
@@ -114,14 +114,14 @@ def utilisation_items(run: Run, speed: Speed, plain: Speed, flops: CountedFlops)
 
 
 def throughput_items(
-    known: Known, speed: Speed, plain: Speed, amounts: Mapping[str, Number | None], full_steps: float | None
+    inputs: SpeedInputs, speed: Speed, plain: Speed, amounts: Mapping[str, Number | None], full_steps: float | None
 ) -> list[Item]:
     """Steady rates of the whole job.
 
     Of a known step: what a full step reads over what it takes (``full_steps`` counts a last, partial step as its part). Of a
     known time of all steps: everything read over that time.
     """
-    result, given, steps = [], known.run.efficiency, known.steps
+    result, given, steps = [], inputs.run.efficiency, inputs.steps
     by_step = speed.training is not None and (bool(speed.parts) or given.step_seconds is not None) and bool(full_steps)
     share = steps / full_steps if by_step and full_steps and steps else 1.0
     divided = " of a step / time.step" if by_step else " / time.training"

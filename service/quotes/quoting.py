@@ -10,8 +10,9 @@ from typing import Any
 from service import __version__
 from service.estimation.correction import Corrections, Factor
 from service.estimation.estimate import Estimate, estimate
-from service.estimation.items import Item, Items, Warning
+from service.estimation.items import Item, Items
 from service.estimation.run import Efficiency, Run
+from service.estimation.warnings import Warning
 from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec

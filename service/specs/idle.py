@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from service.catalog import devices as device_catalog
-from service.estimation.items import Warning, no_effect
 from service.estimation.run import Run
+from service.estimation.warnings import Warning, no_effect
 
 from .spec import HardwareSpec, RunSpec
 from .spec_model import ModelSpec

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from service.estimation.architecture import Architecture
 from service.estimation.by_identity import ByIdentity
-from service.estimation.items import Warning
 from service.estimation.run import Run
+from service.estimation.warnings import Warning
 
 
 def warnings(run: Run) -> list[Warning]:

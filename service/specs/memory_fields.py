@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from service.estimation.items import Warning, no_effect
 from service.estimation.memory.timeline.moments import FOREACH
 from service.estimation.placement import FULLY_SHARDED
 from service.estimation.run import Layout, Run, Software
 from service.estimation.stacks import STACKS, stack_of
+from service.estimation.warnings import Warning, no_effect
 
 from .spec import RunSpec
 

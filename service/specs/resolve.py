@@ -9,7 +9,7 @@ from service.catalog import devices as device_catalog
 from service.estimation import parameters
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
-from service.estimation.items import Warning, no_effect
+from service.estimation.warnings import Warning, no_effect
 from service.kit.documents import nearest
 
 from . import counted, idle, layouts, memory_fields, resolve_job

@@ -9,7 +9,7 @@ import numpy as np
 
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
-from service.estimation.items import Warning, no_effect
+from service.estimation.warnings import Warning, no_effect
 
 from .errors import spec_error
 from .section import Section

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.catalog import models as model_catalog
 from service.estimation.architecture import Architecture
-from service.estimation.items import Warning
+from service.estimation.warnings import Warning
 from service.kit.documents import nearest
 
 from . import counted, hf_config, presets

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from service.estimation import cost, reserves
 from service.estimation.items import Item, unknown
 from service.estimation.run import AblationRun, Rate, Reserves
+from service.estimation.warnings import idle_fields
 
 from .whole_jobs import assert_adds_up, by_code, run
 
@@ -120,8 +121,8 @@ def test_an_hour_has_one_price(rates: tuple[Rate, ...], total: float | None) -> 
 def test_rates_that_price_nothing_are_said() -> None:
     """By their pointers."""
     rates = (rate("2", None), rate("3", "h100-sxm-80gb"), Rate(resource="cpu_hour", amount="1", currency="USD", device="h100-sxm-80gb"))
-    assert [warning.pointer for warning in cost.warnings(run(rates=rates))] == ["/rates/0", "/rates/2/device"]
-    assert not cost.warnings(run(rates=(rate("1", "a100-sxm-80gb"),)))  # null with a reason says it already
+    assert [warning.pointer for warning in idle_fields.warnings(run(rates=rates), None)] == ["/rates/0", "/rates/2/device"]
+    assert not idle_fields.warnings(run(rates=(rate("1", "a100-sxm-80gb"),)), None)  # null with a reason says it already
 
 
 def test_storage_is_priced_by_the_month_that_the_run_takes() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.estimation.warnings import RULES
+from service.estimation.warnings import MEANINGS, Warning
+from service.estimation.warnings.rules import RULES
 from service.quotes.quoting import build
 
 LLAMA = {"preset": "llama-3.1-8b"}
@@ -124,3 +125,12 @@ def test_pointers_lead_into_the_spec() -> None:
         for warning in build({**SOUND, **change})["warnings"]:
             assert warning["pointer"] is None or warning["pointer"].startswith("/")
             assert len(warning["detail"]) > 20
+
+
+def test_a_warning_whose_code_nobody_explained_cannot_be_issued() -> None:
+    with pytest.raises(ValueError, match="catalogue"):
+        Warning(code="made_up", detail="?")
+
+
+def test_every_rule_is_explained_where_all_codes_are() -> None:
+    assert set(CHANGES) <= set(MEANINGS)

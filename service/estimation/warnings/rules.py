@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import cost, no_effect
-from .items import Items, Warning
-from .run import Run
+from ..items import Items
+from ..run import Run
+from . import idle_fields
+from .catalogue import Warning
 
 # Hardly any published run exceeds this share of the dense peak of its own recipe: the best dense pretraining runs report 0.40 to
 # 0.57 (PaLM 0.462, Llama 3 405B 0.38 to 0.43, fms-fsdp on A100 0.57), fp8 over the bf16 peak up to 1.0.
@@ -29,7 +30,7 @@ HARMLESS_EPOCHS = 4.0  # repeating up to four times costs little loss (Muennigho
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Facts:
     """What the rules look at."""
 
     run: Run
@@ -57,9 +58,9 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def parameters_only(known: Known) -> Warning | None:
+def parameters_only(facts: Facts) -> Warning | None:
     """Budgeting by the parameter count alone."""
-    if known.run.architecture.shape_known:
+    if facts.run.architecture.shape_known:
         return None
     return Warning(
         code="parameters_only",
@@ -68,10 +69,10 @@ def parameters_only(known: Known) -> Warning | None:
     )
 
 
-def peak_taken_as_real(known: Known) -> Warning | None:
+def peak_taken_as_real(facts: Facts) -> Warning | None:
     """A theoretical peak taken as a real rate."""
-    given = known.run.efficiency
-    limit = HIGHEST_MFU_FP8 if known.run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else HIGHEST_MFU
+    given = facts.run.efficiency
+    limit = HIGHEST_MFU_FP8 if facts.run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else HIGHEST_MFU
     for name, value in (("mfu", given.mfu), ("hfu", given.hfu)):
         if value is not None and value > limit:
             return Warning(
@@ -82,9 +83,9 @@ def peak_taken_as_real(known: Known) -> Warning | None:
     return None
 
 
-def faster_than_peak(known: Known) -> Warning | None:
+def faster_than_peak(facts: Facts) -> Warning | None:
     """A time below what the devices' peak allows."""
-    item = known.items.get("time.training")
+    item = facts.items.get("time.training")
     if item is None or item.expected is None or item.lower_bound is None or item.expected >= item.lower_bound:
         return None
     return Warning(
@@ -94,9 +95,9 @@ def faster_than_peak(known: Known) -> Warning | None:
     )
 
 
-def no_evaluation(known: Known) -> Warning | None:
+def no_evaluation(facts: Facts) -> Warning | None:
     """No evaluation in the budget."""
-    evaluation = known.run.evaluation
+    evaluation = facts.run.evaluation
     if evaluation.suites or evaluation.interval_steps or evaluation.device_hours is not None or evaluation.tokens_per_evaluation:
         return None
     return Warning(
@@ -104,9 +105,9 @@ def no_evaluation(known: Known) -> Warning | None:
     )
 
 
-def no_ablation_reserve(known: Known) -> Warning | None:
+def no_ablation_reserve(facts: Facts) -> Warning | None:
     """No small runs beside the main one."""
-    reserves = known.run.reserves
+    reserves = facts.run.reserves
     if reserves.ablation_fraction or any(run.count and run.device_hours for run in reserves.ablation_runs):
         return None
     return Warning(
@@ -116,17 +117,17 @@ def no_ablation_reserve(known: Known) -> Warning | None:
     )
 
 
-def no_failure_reserve(known: Known) -> Warning | None:
+def no_failure_reserve(facts: Facts) -> Warning | None:
     """Nothing set aside for failed runs."""
-    if known.run.reserves.rerun_fraction != 0:
+    if facts.run.reserves.rerun_fraction != 0:
         return None
     return Warning(code="no_failure_reserve", detail="nothing is set aside for runs that fail", pointer="/reserves/rerun_fraction")
 
 
-def main_run_is_the_budget(known: Known) -> Warning | None:
+def main_run_is_the_budget(facts: Facts) -> Warning | None:
     """The main run takes nearly all."""
-    share = known.share("device_hours.training", "device_hours.total")
-    if share is None or share <= MAIN_RUN_SHARE or _small_fine_tune(known):
+    share = facts.share("device_hours.training", "device_hours.total")
+    if share is None or share <= MAIN_RUN_SHARE or _small_fine_tune(facts):
         return None
     return Warning(
         code="main_run_is_the_budget",
@@ -135,19 +136,19 @@ def main_run_is_the_budget(known: Known) -> Warning | None:
     )
 
 
-def no_pilot(known: Known) -> Warning | None:
+def no_pilot(facts: Facts) -> Warning | None:
     """Nothing measured yet."""
-    item = known.items.get("time.step")
-    if item is None or item.basis in ("calibrated", "pilot") or known.run.efficiency.step_seconds is not None:
+    item = facts.items.get("time.step")
+    if item is None or item.basis in ("calibrated", "pilot") or facts.run.efficiency.step_seconds is not None:
         return None
     return Warning(
         code="no_pilot", detail="no pilot is measured yet: a few steps on the real devices bound the time best", pointer="/efficiency"
     )
 
 
-def padding_dominates(known: Known) -> Warning | None:
+def padding_dominates(facts: Facts) -> Warning | None:
     """Padding is computed too."""
-    share = known.share("tokens.padding", "tokens.tensor_positions")
+    share = facts.share("tokens.padding", "tokens.tensor_positions")
     if share is None or share <= PADDING_SHARE:
         return None
     return Warning(
@@ -157,9 +158,9 @@ def padding_dominates(known: Known) -> Warning | None:
     )
 
 
-def long_context_dominates(known: Known) -> Warning | None:
+def long_context_dominates(facts: Facts) -> Warning | None:
     """Attention is a large part of the work."""
-    share = known.share("compute.attention", "compute.training")
+    share = facts.share("compute.attention", "compute.training")
     if share is None or share <= ATTENTION_SHARE:
         return None
     return Warning(
@@ -169,10 +170,10 @@ def long_context_dominates(known: Known) -> Warning | None:
     )
 
 
-def masked_prompts_cost_compute(known: Known) -> Warning | None:
+def masked_prompts_cost_compute(facts: Facts) -> Warning | None:
     """Prompts without a loss are computed all the same."""
-    share = known.share("tokens.target", "tokens.input")
-    if known.run.data.histogram is None or share is None or share >= 1:
+    share = facts.share("tokens.target", "tokens.input")
+    if facts.run.data.histogram is None or share is None or share >= 1:
         return None
     return Warning(
         code="masked_prompts_cost_compute",
@@ -181,9 +182,9 @@ def masked_prompts_cost_compute(known: Known) -> Warning | None:
     )
 
 
-def packing_without_mask(known: Known) -> Warning | None:
+def packing_without_mask(facts: Facts) -> Warning | None:
     """Samples that see each other."""
-    if known.run.data.packing != "packed" or not known.run.data.cross_sample_attention:
+    if facts.run.data.packing != "packed" or not facts.run.data.cross_sample_attention:
         return None
     return Warning(
         code="packing_without_mask",
@@ -192,12 +193,12 @@ def packing_without_mask(known: Known) -> Warning | None:
     )
 
 
-def tokens_per_parameter(known: Known) -> Warning | None:
+def tokens_per_parameter(facts: Facts) -> Warning | None:
     """Far from the compute-optimal ratio."""
-    tokens, parameters = known.of("tokens.input"), known.active_parameters
-    if known.run.method.objective != "pretrain" or known.run.method.kind != "full" or not tokens or not parameters:
+    tokens, parameters = facts.of("tokens.input"), facts.active_parameters
+    if facts.run.method.objective != "pretrain" or facts.run.method.kind != "full" or not tokens or not parameters:
         return None
-    if known.run.architecture.image_positions is not None:
+    if facts.run.architecture.image_positions is not None:
         return None  # the law was fitted on text
     ratio = tokens / parameters
     off = max(ratio / OPTIMAL_TOKENS_PER_PARAMETER, OPTIMAL_TOKENS_PER_PARAMETER / ratio)
@@ -215,10 +216,10 @@ def tokens_per_parameter(known: Known) -> Warning | None:
     )
 
 
-def repeated_data(known: Known) -> Warning | None:
+def repeated_data(facts: Facts) -> Warning | None:
     """Data read more often than any scaling law was fitted on."""
-    times = known.share("tokens.input", "tokens.unique")
-    if known.run.method.objective != "pretrain" or times is None or times <= 1 or known.run.architecture.image_positions is not None:
+    times = facts.share("tokens.input", "tokens.unique")
+    if facts.run.method.objective != "pretrain" or times is None or times <= 1 or facts.run.architecture.image_positions is not None:
         return None  # images are read dozens of times, and differently each time
     harm = "up to four epochs cost little loss" if times <= HARMLESS_EPOCHS else "beyond four epochs the loss gains less and less"
     return Warning(
@@ -228,9 +229,9 @@ def repeated_data(known: Known) -> Warning | None:
     )
 
 
-def six_nd_off(known: Known) -> Warning | None:
+def six_nd_off(facts: Facts) -> Warning | None:
     """6 N D is a floor, not a budget."""
-    ratio = known.share("compute.training", "compute.6nd")
+    ratio = facts.share("compute.training", "compute.6nd")
     if ratio is None or abs(ratio - 1) <= SIX_ND_TOLERANCE:
         return None
     return Warning(
@@ -240,32 +241,32 @@ def six_nd_off(known: Known) -> Warning | None:
     )
 
 
-def _small_fine_tune(known: Known) -> bool:
+def _small_fine_tune(facts: Facts) -> bool:
     """A tuning run of less than a day of one device."""
-    hours = known.of("device_hours.training")
-    tuned = known.run.method.kind != "full" or known.run.method.objective != "pretrain"
+    hours = facts.of("device_hours.training")
+    tuned = facts.run.method.kind != "full" or facts.run.method.objective != "pretrain"
     return tuned and hours is not None and hours < SMALL_RUN_DEVICE_HOURS
 
 
-def small_fine_tune(known: Known) -> Warning | None:
+def small_fine_tune(facts: Facts) -> Warning | None:
     """Data and evaluation outweigh compute."""
-    if not _small_fine_tune(known):
+    if not _small_fine_tune(facts):
         return None
     return Warning(
         code="small_fine_tune",
-        detail=f"{known.of('device_hours.training'):.2g} device-hours: preparing the data, building the evaluation and reading the "
+        detail=f"{facts.of('device_hours.training'):.2g} device-hours: preparing the data, building the evaluation and reading the "
         "failures will outweigh the compute",
         pointer="/data",
     )
 
 
-def does_not_fit(known: Known) -> Warning | None:
+def does_not_fit(facts: Facts) -> Warning | None:
     """The memory is not there, or may not be."""
-    hardware = known.run.hardware
-    if known.fits is True or hardware is None:
+    hardware = facts.run.hardware
+    if facts.fits is True or hardware is None:
         return None
-    if known.fits is None:
-        states = known.of("memory.model_states")
+    if facts.fits is None:
+        states = facts.of("memory.model_states")
         if states is None or states <= hardware.device.memory_bytes:
             return None
         return Warning(
@@ -274,19 +275,19 @@ def does_not_fit(known: Known) -> Warning | None:
             "shard them (parallelism), or take fewer bytes a parameter",
             pointer="/parallelism",
         )
-    peak = known.of("memory.peak_process")
+    peak = facts.of("memory.peak_process")
     text = f"{_gib(peak)} at the peak, {_gib(hardware.device.memory_bytes)} on the device"
-    if known.fits is False:
+    if facts.fits is False:
         return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")
     return Warning(
         code="fit_uncertain", detail=f"the device's memory lies inside the interval of the peak: {text}", pointer="/hardware/device"
     )
 
 
-def rollouts_not_trained_on(known: Known) -> Warning | None:
+def rollouts_not_trained_on(facts: Facts) -> Warning | None:
     """The samples that are trained on are not those that are rolled out."""
-    wanted, rows = known.run.post_training, known.run.data.histogram
-    if known.run.method.objective not in ("ppo", "grpo") or wanted.prompts is None or rows is None:
+    wanted, rows = facts.run.post_training, facts.run.data.histogram
+    if facts.run.method.objective not in ("ppo", "grpo") or wanted.prompts is None or rows is None:
         return None
     rollouts, samples = wanted.prompts * wanted.samples_per_prompt, sum(count for _, _, count in rows)
     if abs(samples / rollouts - 1) <= ROLLOUTS_TOLERANCE:
@@ -299,11 +300,11 @@ def rollouts_not_trained_on(known: Known) -> Warning | None:
     )
 
 
-def recipe_without_unit(known: Known) -> Warning | None:
+def recipe_without_unit(facts: Facts) -> Warning | None:
     """A recipe that the device has no matrix unit for."""
-    if known.run.hardware is None:
+    if facts.run.hardware is None:
         return None
-    device, recipe = known.run.hardware.device, known.run.precision.recipe
+    device, recipe = facts.run.hardware.device, facts.run.precision.recipe
     own = {
         "bf16_mixed": device.peak_bf16_flops_per_second,
         "bf16_pure": device.peak_bf16_flops_per_second,
@@ -321,9 +322,9 @@ def recipe_without_unit(known: Known) -> Warning | None:
     )
 
 
-def tensor_parallel_across_nodes(known: Known) -> Warning | None:
+def tensor_parallel_across_nodes(facts: Facts) -> Warning | None:
     """Tensor parallel ranks that meet over the network."""
-    if known.run.hardware is None or known.run.layout.tensor <= known.run.hardware.devices_per_node:
+    if facts.run.hardware is None or facts.run.layout.tensor <= facts.run.hardware.devices_per_node:
         return None
     return Warning(
         code="tensor_parallel_across_nodes",
@@ -332,16 +333,16 @@ def tensor_parallel_across_nodes(known: Known) -> Warning | None:
     )
 
 
-def batch_exceeds_data(known: Known) -> Warning | None:
+def batch_exceeds_data(facts: Facts) -> Warning | None:
     """One step that the data do not fill: it is quoted as a full one."""
-    read, length = known.of("tokens.tensor_positions"), known.run.sequence_length
-    if read is None or length is None or known.run.efficiency.mfu is not None or known.run.efficiency.hfu is not None:
+    read, length = facts.of("tokens.tensor_positions"), facts.run.sequence_length
+    if read is None or length is None or facts.run.efficiency.mfu is not None or facts.run.efficiency.hfu is not None:
         return None
-    rows = known.run.data.histogram
-    batch = known.run.batch.global_batch_size
-    pair = known.run.method.sequences_per_element
-    whole = rows is None or known.run.data.packing == "packed"
-    samples = read / length / pair if rows is None or whole else sum(n for _, _, n in rows) * known.run.data.epochs
+    rows = facts.run.data.histogram
+    batch = facts.run.batch.global_batch_size
+    pair = facts.run.method.sequences_per_element
+    whole = rows is None or facts.run.data.packing == "packed"
+    samples = read / length / pair if rows is None or whole else sum(n for _, _, n in rows) * facts.run.data.epochs
     if samples >= batch:
         return None
     return Warning(
@@ -351,9 +352,9 @@ def batch_exceeds_data(known: Known) -> Warning | None:
     )
 
 
-def beyond_positions(known: Known) -> Warning | None:
+def beyond_positions(facts: Facts) -> Warning | None:
     """A sequence longer than the model's positions."""
-    limit, length = known.run.architecture.max_positions, known.run.sequence_length
+    limit, length = facts.run.architecture.max_positions, facts.run.sequence_length
     if limit is None or length is None or length <= limit:
         return None
     return Warning(
@@ -363,7 +364,7 @@ def beyond_positions(known: Known) -> Warning | None:
     )
 
 
-RULES: tuple[Callable[[Known], Warning | None], ...] = (
+RULES: tuple[Callable[[Facts], Warning | None], ...] = (
     parameters_only, six_nd_off, long_context_dominates, padding_dominates, masked_prompts_cost_compute, packing_without_mask,
     batch_exceeds_data,
     rollouts_not_trained_on, tokens_per_parameter, repeated_data, beyond_positions, peak_taken_as_real, faster_than_peak,
@@ -376,6 +377,6 @@ def warnings(
     run: Run, items: Items, *, active_parameters: float | None, fits: bool | str | None, steps: float | None = None
 ) -> list[Warning]:
     """Every warning that applies, in the order of the quote's sections."""
-    known = Known(run, items, active_parameters, fits)
-    found = [warning for rule in RULES if (warning := rule(known)) is not None]
-    return found + no_effect.warnings(run, steps) + cost.warnings(run)
+    facts = Facts(run, items, active_parameters, fits)
+    found = [warning for rule in RULES if (warning := rule(facts)) is not None]
+    return found + idle_fields.warnings(run, steps)

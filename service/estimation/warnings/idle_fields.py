@@ -1,16 +1,17 @@
-"""Fields of the job, its tests and its post-training that were given and change nothing: said, never silently ignored."""
+"""Fields of the job, its tests, its post-training and its prices that were given and change nothing: said, never silently ignored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .items import Warning, no_effect
-from .run import Run
+from ..cost import applied
+from ..run import Run
+from .catalogue import Warning, no_effect
 
 
 def warnings(run: Run, steps: float | None) -> list[Warning]:
     """One warning for every such field."""
-    found = (*_evaluation(run, steps), *_post_training(run))
+    found = (*_evaluation(run, steps), *_post_training(run), *_rates(run))
     return [no_effect(pointer, why) for pointer, why in found]
 
 
@@ -50,3 +51,13 @@ def _post_training(run: Run) -> Iterator[tuple[str, str]]:
             yield "/post_training/reward_parameter_count", "no prompts are given, so nothing is scored"
     if wanted.human_seconds_per_item is not None and not wanted.human_review_items:
         yield "/post_training/human_seconds_per_item", "no human_review_items are given"
+
+
+def _rates(run: Run) -> Iterator[tuple[str, str]]:
+    """Rates, and devices of rates, that price nothing of this run."""
+    chosen = {id(rate) for rate in applied(run)}
+    for index, rate in enumerate(run.rates):
+        if id(rate) not in chosen:
+            yield f"/rates/{index}", "another rate is nearer to the run's device, and hours have one price"
+        elif rate.device is not None and rate.resource != "device_hour":
+            yield f"/rates/{index}/device", f"a {rate.resource} has none"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.estimation import no_effect
 from service.estimation.run import Evaluation, EvaluationSuite, Method, PostTraining
+from service.estimation.warnings import idle_fields
 
 from .whole_jobs import run
 
@@ -16,7 +16,7 @@ SUITE = EvaluationSuite(name="mmlu", kind="downstream", tokens=10)
 
 def pointers(**changes: Any) -> set[str | None]:
     """Pointers of the warnings of a run."""
-    found = no_effect.warnings(run(**changes), 1000)
+    found = idle_fields.warnings(run(**changes), 1000)
     assert all(warning.code == "no_effect" for warning in found)
     return {warning.pointer for warning in found}
 
