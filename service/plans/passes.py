@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from service.alternatives.condensed import condensed
 from service.estimation import step_time
 from service.estimation.correction import Corrections
 from service.estimation.run import Run
 from service.kit.problems import Invalid, invalid
-from service.quotes.fitting import condensed
 from service.specs.load import parse
 from service.specs.resolve import resolve
 

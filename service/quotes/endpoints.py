@@ -14,11 +14,12 @@ from service.kit import api, documents, idempotency, problems
 from service.kit.direct import DirectRoute
 from service.kit.documents import Body, JsonBody
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
+from service.kit.merge_patch import patched
 from service.kit.security import Caller, allow
 from service.specs.spec import RunSpec
 
 from . import examples, issuing, reading, repository
-from .issuing import BESIDE_THE_STEP, Priced, merge_patch
+from .issuing import BESIDE_THE_STEP, Priced
 from .schemas import Batch, BatchResult, Quote, Revision
 
 router = APIRouter(prefix="/quotes", tags=["quotes"])
@@ -138,7 +139,7 @@ def create_revision(
         if revision.pilot is not None:
             pilot = issuing.with_pilot(pilot, revision.pilot)
         try:
-            priced = issuing.price(database, caller, merge_patch(json.loads(quote.received), patch), pilot=pilot)
+            priced = issuing.price(database, caller, patched(json.loads(quote.received), patch), pilot=pilot)
         except problems.Invalid as problem:  # its pointers lead into the spec, which stands at /spec here
             raise _below(problem, "/spec") from None
         if dropped:

@@ -237,16 +237,3 @@ def with_pilot(known: Sequence[Measurement], pilot: Pilot) -> list[Measurement]:
     replaced = set(codes) | (SPEEDS if SPEEDS & set(codes) else set())
     older = [measurement for measurement in known if measurement["code"] not in replaced]
     return older + [measurement.model_dump(exclude_none=True) for measurement in pilot.measurements]
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396: null removes, objects merge, everything else replaces."""
-    if not isinstance(patch, Mapping):
-        return patch
-    merged = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patch(merged.get(name), value)
-    return merged

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from service import __version__
+from service.alternatives.suggestions import suggestions
 from service.estimation.correction import Corrections, Factor
 from service.estimation.estimate import Estimate, estimate
 from service.estimation.items import Item, Items
@@ -16,8 +17,6 @@ from service.estimation.warnings import Warning
 from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec
-
-from .fitting import suggestions
 
 # Peaks repeat from run to run but for what the allocator makes of the order of requests.
 PEAK_SPREAD = 1.03

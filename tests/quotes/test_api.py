@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from service import __version__
 from service.kit.database import Database
+from service.kit.merge_patch import patched
 from service.quotes import examples, quoting, repository
-from service.quotes.issuing import merge_patch
 
 SPEC = examples.SPEC
 
@@ -370,7 +370,7 @@ MERGES = [
 @pytest.mark.parametrize(("target", "patch", "result"), MERGES)
 def test_merge_patches_are_those_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     before = copy.deepcopy((target, patch))
-    assert merge_patch(target, patch) == result
+    assert patched(target, patch) == result
     assert (target, patch) == before
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.kit.problems import Problem
 from service.quotes.quoting import build
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.estimation import memory
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.quotes.quoting import build
 from service.specs.load import run_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.estimation import memory, parameters
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.specs.load import run_of
 
 H, HEADS, B, S = 64, 4, 2, 32

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from service.estimation import memory, parameters
-from service.estimation.memory.alternatives import merged
 from service.estimation.memory.peaks.worst import communicators
+from service.kit.merge_patch import patched as merged
 from service.specs.load import run_of
 
 # BigScience's 8-way tensor-parallel GPT of 14336: 6 and 10 layers take 54 and 80 thousand MiB (chronicles-prequel.md, 2022-02-21).

@@ -9,7 +9,7 @@ import pytest
 from service.estimation import memory, parameters
 from service.estimation.correction import Factor
 from service.estimation.items import Item
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.specs.load import run_of
 
 SPEC: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.estimation import memory, parameters
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.specs.load import run_of
 
 LLAMA: dict[str, Any] = {

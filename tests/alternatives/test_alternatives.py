@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.estimation.memory.alternatives import merged
+from service.kit.merge_patch import patched as merged
 from service.quotes.quoting import build
 from service.specs.load import run_of
 

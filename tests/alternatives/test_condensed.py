@@ -7,8 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.alternatives.condensed import BINS, condensed
 from service.estimation.run import Data
-from service.quotes.fitting import BINS, condensed
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,16 +1,18 @@
-"""What could be changed of a run that does not fit: kinds of change, each by growing steps, as merge patches of the run spec."""
+"""Levers: what could be changed of a run that does not fit, each by growing steps, as merge patches of the run spec."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..placement import FULLY_SHARDED
-from ..run import Run
-from ..stacks import STACKS
-from .timeline.beside_step import generates
-from .timeline.moments import FOREACH
+from service.catalog.devices import offered
+from service.estimation.memory.timeline.beside_step import generates
+from service.estimation.memory.timeline.moments import FOREACH
+from service.estimation.placement import FULLY_SHARDED
+from service.estimation.run import Run
+from service.estimation.stacks import STACKS
+from service.kit.merge_patch import both
 
 Change = dict[str, Any]
 
@@ -18,11 +20,6 @@ SHARDING = ("none", "zero1", "zero2", "zero3")
 CHECKPOINTING = ("none", "selective", "full")
 RANK = 16
 SMALLEST_RANK = 8
-# By memory; a device is offered where the smaller ones before it do not do.
-DEVICES = (
-    "a10g-24gb", "a100-sxm-40gb", "l40s-48gb", "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-192gb", "mi300x-192gb",
-    "b300-sxm-288gb",
-)  # fmt: skip
 MOST_DEVICES = 64  # times as many devices as asked for: more are another project
 MOST_FACTOR = 1024  # that a micro-batch is divided by on the way to one sequence
 SHORTEST, SHORTEST_SHARE = 512, 8  # tokens, and of the length asked for: a shorter sequence is another task
@@ -45,40 +42,18 @@ NO_WIDTHS: Change = {"weight_bytes": None, "gradient_bytes": None, "master_weigh
 NO_LINKS: Change = {"device_override": None, "intra_node_bytes_per_second": None, "inter_node_bytes_per_second": None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lever:
     """One kind of change by growing steps. ``group`` says what it touches, so that like is added up with like."""
 
     group: str
     steps: tuple[Change, ...]
     note: str | None = None  # what the caller should know before taking it
+    falling: bool = False  # no step leaves a higher peak than the step before it: where one fits, so do all after it
 
 
-def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """RFC 7396: a document with a merge patch applied."""
-    result = dict(document)
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, Mapping):
-            inner = result.get(name)
-            result[name] = merged(inner if isinstance(inner, Mapping) else {}, value)
-        else:
-            result[name] = value
-    return result
-
-
-def both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Change:
-    """Two patches as one: unlike in :func:`merged`, what is removed stays in the patch as null."""
-    result = dict(first)
-    for name, value in second.items():
-        inner = result.get(name)
-        result[name] = both(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
-    return result
-
-
-def kinds(run: Run) -> Iterator[Kind]:
-    """All kinds that apply, in the order of what they usually cost."""
+def levers(run: Run) -> Iterator[Lever]:
+    """All levers that apply, in the order of what they usually cost."""
     yield from _same(run)
     yield from _layouts(run)
     yield from _offload(run)
@@ -88,38 +63,38 @@ def kinds(run: Run) -> Iterator[Kind]:
     yield from _devices(run)
 
 
-def _same(run: Run) -> Iterator[Kind]:
+def _same(run: Run) -> Iterator[Lever]:
     """Changes after which the same numbers are computed, on the same ranks."""
     software, layout, micro = run.software, run.layout, int(run.batch.micro_batch_size)
     if run.attention == "eager":
         # A learned position bias needs a mask, which flash kernels do not take.
-        yield Kind(group="same", steps=({"attention": "sdpa" if run.architecture.encoder_decoder else "flash"},))
+        yield Lever(group="same", steps=({"attention": "sdpa" if run.architecture.encoder_decoder else "flash"},))
     if not software.fused_loss:
-        yield Kind(group="same", steps=({"software": {"fused_loss": True}},))
+        yield Lever(group="same", steps=({"software": {"fused_loss": True}},))
     stack = STACKS[software.stack]
     if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
-        yield Kind(group="same", steps=({"optimizer": {"implementation": "fused"}},))
+        yield Lever(group="same", steps=({"optimizer": {"implementation": "fused"}},))
     # Divisors, largest first: by the factors that anyone would take out, and one sequence in the end.
     smaller = [micro // factor for factor in range(2, min(micro, MOST_FACTOR) + 1) if micro % factor == 0]
     smaller += [1] if micro > MOST_FACTOR else []
     if smaller:
-        yield Kind(group="same", steps=tuple({"batch": {"micro_batch_size": size}} for size in smaller))
+        yield Lever(group="same", steps=tuple({"batch": {"micro_batch_size": size}} for size in smaller), falling=True)
     if int(layout.data) * int(layout.context) > 1:
         stages = SHARDING[SHARDING.index(layout.sharding) + 1 :] if layout.sharding in SHARDING else ("zero3",)
         if stages:
-            yield Kind(group="same", steps=tuple({"parallelism": {"sharding": stage, "shard_group_size": None}} for stage in stages))
+            yield Lever(group="same", steps=tuple({"parallelism": {"sharding": stage, "shard_group_size": None}} for stage in stages))
     if run.method.objective == "dpo" and run.post_training.reference == "model" and not run.method.adapters:
-        yield Kind(
+        yield Lever(
             group="same", steps=({"post_training": {"reference": "cached"}},), note="the reference's log-probabilities are computed before"
         )
     if run.checkpointing.state_dict == "full_on_device":
-        yield Kind(group="same", steps=({"checkpointing": {"state_dict": "full"}}, {"checkpointing": {"state_dict": "sharded"}}))
+        yield Lever(group="same", steps=({"checkpointing": {"state_dict": "full"}}, {"checkpointing": {"state_dict": "sharded"}}))
     deeper = CHECKPOINTING[CHECKPOINTING.index(run.activation_checkpointing) + 1 :]
     if deeper:
-        yield Kind(group="same", steps=tuple({"activation_checkpointing": kind} for kind in deeper))
+        yield Lever(group="same", steps=tuple({"activation_checkpointing": kind} for kind in deeper))
 
 
-def _layouts(run: Run) -> Iterator[Kind]:
+def _layouts(run: Run) -> Iterator[Lever]:
     """Model-parallel dimensions by powers of two, as far as the data-parallel ranks go."""
     assert run.hardware is not None
     layout, can = run.layout, STACKS[run.software.stack].dimensions
@@ -136,10 +111,11 @@ def _layouts(run: Run) -> Iterator[Kind]:
         sizes = [now * 2**k for k in range(1, 16) if now * 2**k <= most[name]] if name in can else []
         if sizes:
             also: Change = {"sequence_parallel": True} if name == "tensor" else {}
-            yield Kind(group=name, steps=tuple({"parallelism": {name: size, **also}} for size in sizes))
+            steps = tuple({"parallelism": {name: size, **also}} for size in sizes)
+            yield Lever(group=name, steps=steps, falling=name in ("tensor", "context"))
 
 
-def _offload(run: Run) -> Iterator[Kind]:
+def _offload(run: Run) -> Iterator[Lever]:
     now = set(run.software.cpu_offload)
     wanted: list[set[str]] = [{"optimizer"}, {"activations"}]
     if run.layout.sharding in FULLY_SHARDED:
@@ -148,36 +124,36 @@ def _offload(run: Run) -> Iterator[Kind]:
     steps = [sorted(now | more) for more in wanted if not more <= now]
     unique = [step for index, step in enumerate(steps) if step not in steps[:index]]
     if unique:
-        yield Kind(group="offload", steps=tuple({"software": {"cpu_offload": step}} for step in unique))
+        yield Lever(group="offload", steps=tuple({"software": {"cpu_offload": step}} for step in unique))
 
 
-def _numbers(run: Run) -> Iterator[Kind]:
+def _numbers(run: Run) -> Iterator[Lever]:
     """Changes of width and optimizer: the same model is trained, by other arithmetic."""
     others = OTHER_OPTIMIZERS.get(run.optimizer.name, ())
     if others:
         note = "another optimizer: its states are narrower, factored, or paged to the host (slower than said where the device is full)"
         steps = tuple({"optimizer": {"name": name}, "precision": {"optimizer_state_bytes": None}} for name in others)
-        yield Kind(group="numbers", steps=steps, note=note)
+        yield Lever(group="numbers", steps=steps, note=note)
     has_bf16 = run.hardware is not None and run.hardware.device.peak_bf16_flops_per_second is not None
     recipes = RECIPES.get(run.precision.recipe, ()) if has_bf16 else ()
     if run.method.adapters:  # the base is in 16 bits already under every other recipe
         recipes = recipes[:1] if run.precision.recipe == "fp32" else ()
     if recipes:
         steps = tuple({"precision": {"recipe": recipe, **NO_WIDTHS}} for recipe in recipes)
-        yield Kind(group="numbers", steps=steps, note="weights and states in fewer bits: see that the loss follows")
+        yield Lever(group="numbers", steps=steps, note="weights and states in fewer bits: see that the loss follows")
 
 
-def _trained(run: Run) -> Iterator[Kind]:
+def _trained(run: Run) -> Iterator[Lever]:
     """Changes of what is trained: adapters, and how their base is stored."""
     method = run.method
     if method.lora is not None:
         if method.lora.dropout > 0:
-            yield Kind(group="training", steps=({"method": {"lora": {"dropout": 0}}},))
+            yield Lever(group="training", steps=({"method": {"lora": {"dropout": 0}}},))
         if method.lora.adapter_bytes > 2:
-            yield Kind(group="training", steps=({"method": {"lora": {"adapter_bytes": 2}}, "precision": NO_WIDTHS},))
+            yield Lever(group="training", steps=({"method": {"lora": {"adapter_bytes": 2}}, "precision": NO_WIDTHS},))
         ranks = [method.lora.rank // 2**k for k in range(1, 16) if method.lora.rank // 2**k >= SMALLEST_RANK]
         if ranks:
-            yield Kind(group="training", steps=tuple({"method": {"lora": {"rank": rank}}} for rank in ranks))
+            yield Lever(group="training", steps=tuple({"method": {"lora": {"rank": rank}}} for rank in ranks), falling=True)
     quantized: list[Change] = [
         {"kind": "qlora", "quantization": {"format": "nf4", "block_size": 64, "double_quantization": twice}} for twice in (False, True)
     ]
@@ -185,7 +161,7 @@ def _trained(run: Run) -> Iterator[Kind]:
         lora: Change = {"lora": {"rank": RANK, "target_modules": "all-linear"}, "frozen": None}
         adapted = [{"kind": "lora", **lora}, *({**one, **lora} for one in quantized)]
         note = "trains adapters on a frozen base, not the model itself"
-        yield Kind(group="training", steps=tuple({"method": one, "precision": NO_WIDTHS} for one in adapted), note=note)
+        yield Lever(group="training", steps=tuple({"method": one, "precision": NO_WIDTHS} for one in adapted), note=note)
         return
     now = method.quantization
     if now is not None and now.format in ("nf4", "fp4"):
@@ -193,10 +169,10 @@ def _trained(run: Run) -> Iterator[Kind]:
     elif now is not None and now.format == "gptq_int4":
         quantized = []
     if quantized:
-        yield Kind(group="training", steps=tuple({"method": one, "precision": {"weight_bytes": None}} for one in quantized))
+        yield Lever(group="training", steps=tuple({"method": one, "precision": {"weight_bytes": None}} for one in quantized))
 
 
-def _length(run: Run) -> Iterator[Kind]:
+def _length(run: Run) -> Iterator[Lever]:
     length = run.sequence_length
     if length is None or run.architecture.image_positions is not None:
         return
@@ -209,10 +185,10 @@ def _length(run: Run) -> Iterator[Kind]:
         steps = tuple(
             {"sequence_length": n} if also is None else {"sequence_length": n, "decoder_sequence_length": min(n, also)} for n in lengths
         )
-        yield Kind(group="length", steps=steps, note=note)
+        yield Lever(group="length", steps=steps, note=note, falling=True)
 
 
-def _devices(run: Run) -> Iterator[Kind]:
+def _devices(run: Run) -> Iterator[Lever]:
     """More of the same device, and another device."""
     assert run.hardware is not None
     layout, count, can = run.layout, run.hardware.device_count, STACKS[run.software.stack].dimensions
@@ -231,14 +207,15 @@ def _devices(run: Run) -> Iterator[Kind]:
     for group, also in more:
         steps = tuple({"hardware": {"device_count": count * factor}, **extra} for factor, extra in also.items())
         if steps:
-            yield Kind(group=group, steps=steps)
+            # Stages that do not divide the blocks evenly can hold more than fewer, even ones do.
+            yield Lever(group=group, steps=steps, falling=group != "more pipeline")
     if generates(run):
         note = "answers are generated on devices that are not counted here"
-        yield Kind(group="more", steps=({"post_training": {"generator": "separate"}},), note=note)
-    name = run.hardware.device.name
-    larger = DEVICES[DEVICES.index(name) + 1 :] if name in DEVICES else DEVICES
+        yield Lever(group="more", steps=({"post_training": {"generator": "separate"}},), note=note)
+    name, known = run.hardware.device.name, offered()
+    larger = known[known.index(name) + 1 :] if name in known else known
     steps = tuple({"hardware": {"device": other, **NO_LINKS}} for other in larger)
-    yield Kind(group="device", steps=steps, note="the ratio compares hours of unlike devices")
+    yield Lever(group="device", steps=steps, note="the ratio compares hours of unlike devices")
 
 
 def settled(run: Run, change: Change) -> Change | None:
