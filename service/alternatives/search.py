@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from service.estimation.memory.blocks.trained_model import trained_model
 from service.estimation.memory.device.host import host_bytes
-from service.estimation.memory.setting import setting
 from service.estimation.placement import held_on_host
 from service.estimation.run import Run
 from service.kit.merge_patch import both
@@ -294,7 +294,7 @@ def _row(found: Found, run: Run, before: float, base: float | None, hours: Hours
         "throughput_ratio": None if not ratio else devices / ratio,
     }
     notes = list(found.notes)
-    known = setting(found.tried.run)
+    known = trained_model(found.tried.run)
     if known is not None and held_on_host(found.tried.run):
         row["host_memory_bytes_per_device"] = float(host_bytes(found.tried.run, known))
     if notes:

@@ -12,7 +12,7 @@ from service.specs.spec import RunSpec
 
 def test_no_patch_of_a_spec_and_no_device_is_named_in_the_core() -> None:
     core = Path(service.estimation.__file__).parent
-    patched = {"parallelism", "hardware", "software", "optimizer", "batch", "precision", "method", "checkpointing", "post_training"}
+    patched = {"parallelism", "hardware", "software", "optimizer", "precision", "method", "checkpointing", "post_training"}
     assert patched <= set(RunSpec.model_fields)
     found: list[tuple[str, str]] = []
     for path in sorted(core.rglob("*.py")):
