@@ -161,7 +161,6 @@ def _serve(options: argparse.Namespace) -> int:
 def _listen(settings: Settings) -> int:
     """Serve until told to stop; where, is logged once connections are taken."""
     import uvicorn
-    from uvicorn.supervisors import Multiprocess
 
     def announce(listening: socket.socket) -> None:
         log.info("documentation at http://%s:%s/docs", _shown(settings.host), listening.getsockname()[1])
@@ -179,11 +178,14 @@ def _listen(settings: Settings) -> int:
         port=settings.port,
         workers=settings.workers,
         log_config=None,
+        ws="none",
         access_log=False,  # telemetry writes its own line
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
     if settings.workers > 1:
+        from uvicorn.supervisors import Multiprocess
+
         shared = config.bind_socket()
         shared.listen(config.backlog)  # connections wait here for the workers
         announce(shared)

@@ -28,7 +28,7 @@ class DirectRoute(APIRoute):
         resolved = super().get_route_handler()
         endpoint = self.endpoint
         parameters = inspect.signature(endpoint).parameters
-        allowed = parameters["caller"].default
+        allowed = parameters["caller"].default if "caller" in parameters else None
         if not (parameters.keys() <= _TAKEN and {"request", "body"} <= parameters.keys() and isinstance(allowed, Security)):
             raise TypeError(f"{endpoint.__name__} asks for more than a direct route gives")
         scopes = tuple(allowed.scopes or ())

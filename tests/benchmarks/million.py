@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.million [--rows 1000000] [--repeats 15]
 
-Loads with COPY into a database of its own (on TEST_DATABASE_URL's server, or one started for the purpose), rebuilds the
-daily histograms with the command's own function, and prints the median latency of each request through the application
-beside that of the plain SQL that asks the same of the raw rows. All but the newest thousand quotes carry a short document.
+Prices a thousand unlike runs and stores them as a million quotes, each with its document, by the function that every request stores with,
+in a database of its own (on TEST_DATABASE_URL's server, or one started for the purpose); measurements are loaded with COPY. Then it
+says what a quote takes on disk, rebuilds the daily histograms with the command's own function, and prints the median latency of each
+request through the application beside that of the plain SQL that asks the same of the raw rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,8 +29,8 @@ from service.accuracy import rollup
 from service.app import create_app
 from service.kit import migration
 from service.kit.database import Database
-from service.kit.security import DEFAULT_TEAM_ID
-from service.quotes import examples
+from service.kit.security import DEFAULT_CALLER, DEFAULT_TEAM_ID
+from service.quotes import examples, issuing, repository
 from service.settings import Settings
 from tests import postgres
 
@@ -42,13 +44,13 @@ CODES = {
 }
 DEVICES = ("h100-sxm-80gb", "a100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-192gb")
 STACKS = ("megatron", "hf_transformers", "fsdp_native", "deepspeed")
-FAMILIES = ("llama", "qwen2", "mixtral", "gpt2", "deepseek_v3")
+MODELS = ("llama-3.1-8b", "qwen2.5-7b", "mixtral-8x7b", "gpt2-xl", "deepseek-v3")
 METHODS = ("full", "lora")
 TEAMS = ("search", "ads", "speech", "vision")
 DAYS = 90
-FULL_DOCUMENTS = 1000
-COHORTS = 40  # of device, stack, model family and method together
-QUOTES = "id, team_id, created_at, engine_version, name, model, model_family, device, device_count, method, stack, received, document"
+COHORTS = 40  # of device, stack, model and method together
+VARIANTS = 25  # priced quotes of each; what is stored is theirs under other ids, names and moments
+TOGETHER = 1000  # quotes in a transaction
 MEASUREMENTS = (
     "id, team_id, quote_id, created_at, observed_at, source, attempt, outcome, code, value, method, scope, excludes, flags,"
     " estimated, low, high, uncalibrated, interval_coverage, observed_value, log_ratio, censored, drift,"
@@ -78,39 +80,58 @@ def identifier(number: int, kind: int) -> str:
     return f"{number:08x}-0000-7000-8{kind:03d}-000000000000"
 
 
+def cohorts(database: Database, rng: np.random.Generator) -> list[list[repository.New]]:
+    """Real quotes of many kinds of runs, and of each kind several that differ in how long they train."""
+    desk = issuing.Desk(database, DEFAULT_CALLER)
+    found = []
+    for _ in range(COHORTS):
+        device, stack, model, method = (str(rng.choice(values)) for values in (DEVICES, STACKS, MODELS, METHODS))
+        spec = examples.SPEC | {
+            "model": {"preset": model},
+            "method": {"kind": method} | ({"lora": {"rank": 16}} if method == "lora" else {}),
+            "software": {"stack": stack},
+            "sequence_length": 1024,
+            "hardware": {"device": device, "device_count": 1024},
+        }
+        variants = [spec | {"data": {"total_tokens": 10**12 + int(rng.integers(10**12))}} for _ in range(VARIANTS)]
+        found.append([desk.price(variant).to_store(DEFAULT_TEAM_ID) for variant in variants])
+    return found
+
+
 def load(url: URL, rows: int) -> float:
-    """Quotes and measurements by COPY; seconds taken."""
+    """Quotes by the function that stores them, measurements by COPY; seconds taken."""
     rng = np.random.default_rng(17)
     now = datetime.now(UTC)
     start = time.perf_counter()
-    settings = Settings(database_url=url.render_as_string(hide_password=False), auth="off")  # type: ignore[arg-type]
-    with TestClient(create_app(settings)) as client:
-        document = json.dumps({k: v for k, v in client.post("/v1/quotes/preview", json=examples.SPEC).json().items() if k != "id"})
-    short = json.dumps({"summary": {}, "items": []})
-    cohorts = [tuple(str(rng.choice(values)) for values in (DEVICES, STACKS, FAMILIES, METHODS)) for _ in range(COHORTS)]
+    database = Database(url, timeout_seconds=600)
+    priced = cohorts(database, rng)
     cohort, team = rng.integers(COHORTS, size=rows), rng.integers(len(TEAMS), size=rows)
     codes = rng.choice(len(CODES), p=list(CODES.values()), size=rows)
     ages = np.sort(rng.random(rows) * DAYS)[::-1]
     ratios = rng.normal(0, 0.2, size=COHORTS)[cohort] + rng.standard_t(4, size=rows) * 0.15
+    for first in range(0, rows, TOGETHER):
+        new = []
+        for i in range(first, min(first + TOGETHER, rows)):
+            quote = priced[cohort[i]][i % VARIANTS]
+            columns = {**quote.columns, "name": f"run {i}"}
+            moment = now - timedelta(days=float(ages[i]) + 1)
+            new.append(replace(quote, id=identifier(i, 1), created_at=moment, columns=columns, labels={"team": TEAMS[team[i]]}))
+        with database.write() as work:
+            repository.add(work.connection, new)
+            work.commit()
+    database.close()
+    told = [[quotes[0].columns[name] for name in ("device", "model", "model_family", "method", "stack")] for quotes in priced]
     names = list(CODES)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain) as connection, connection.cursor() as cursor:
-        with cursor.copy(f"COPY quotes ({QUOTES}) FROM STDIN") as copy:
-            for i in range(rows):
-                device, stack, family, method = cohorts[cohort[i]]
-                moment = now - timedelta(days=float(ages[i]) + 1)
-                text = document if i >= rows - FULL_DOCUMENTS else short
-                named = (f"run {i}", f"{family}-8b", family, device, 64, method, stack)
-                copy.write_row((identifier(i, 1), DEFAULT_TEAM_ID, moment, "1.0.0", *named, "{}", text))
         with cursor.copy(f"COPY measurements ({MEASUREMENTS}) FROM STDIN") as copy:
             for i in range(rows):
-                device, stack, family, method = cohorts[cohort[i]]
                 ratio, moment = float(ratios[i]), now - timedelta(days=float(ages[i]))
                 value = 1000 * math.exp(ratio)
                 attempt = (moment, moment, "slurm", 1, "completed", names[codes[i]], value, "scheduler", "", "", "")
                 judged = (1000.0, 800.0, 1250.0, 1000.0, 0.8, value, ratio, False, 0.0)
                 labels = json.dumps({"team": TEAMS[team[i]]})
-                named = (device, f"{family}-8b", family, method, stack, "1.0.0", labels)
+                named = (*told[cohort[i]], "1.0.0", labels)
                 copy.write_row((identifier(i, 2), DEFAULT_TEAM_ID, identifier(i, 1), *attempt, *judged, *named))
         connection.commit()
         connection.autocommit = True
@@ -177,6 +198,12 @@ def run(url: URL, rows: int, repeats: int) -> None:
     print(f"daily histograms rebuilt in {time.perf_counter() - start:.0f} s", flush=True)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("COMMIT")
+        parts = connection.exec_driver_sql(
+            "SELECT pg_relation_size('quotes'), pg_table_size('quotes') - pg_relation_size('quotes'), pg_indexes_size('quotes'),"
+            " pg_total_relation_size('quote_labels'), (SELECT avg(length(document) + length(received)) FROM quotes)"
+        ).one()
+        rest = ", ".join(f"{part / rows:,.0f} {name}" for part, name in zip(parts, ("row", "texts", "indexes", "labels"), strict=False))
+        print(f"a quote takes {sum(parts[:4]) / rows:,.0f} bytes ({rest}), {parts[4]:,.0f} of them its texts, compressed", flush=True)
         n, size = connection.exec_driver_sql("SELECT count(*), pg_total_relation_size('accuracy_daily') FROM accuracy_daily").one()
     print(f"{n:,} histogram rows, {size / 2**20:.0f} MiB with their index", flush=True)
     with psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True) as connection:
@@ -203,7 +230,7 @@ def run(url: URL, rows: int, repeats: int) -> None:
         plain = (
             ("list quotes, first page of 50", lambda: get("/v1/quotes", limit=50), None),
             ("list quotes, next page", lambda: get("/v1/quotes", limit=50, cursor=cursor), None),
-            ("list quotes of a model", lambda: get("/v1/quotes", limit=50, model="llama-8b"), None),
+            ("list quotes of a model", lambda: get("/v1/quotes", limit=50, model="llama-3.1-8b"), None),
             ("comparison of a quote", lambda: get(f"/v1/quotes/{newest}/comparison"), None),
         )
         for name, action, _ in plain:
