@@ -7,7 +7,7 @@ that moved says so (``correction.stated``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -191,12 +191,13 @@ def _wall_clock(items: Items, driven: _Driven, plain: _Driven, measured: Correct
 def _device_hours(items: Items, run: Run, counts: Parameters, work: Workload, driven: _Driven, plain: _Driven) -> None:
     """Adds what is spent beside the run, in the order of the sum, so that the parts as they stand give the whole to the last bit."""
     hours = items["device_hours.run"]
-    pace = Pace(
-        seconds_per_token=driven.seconds_per_forward_token,
-        plain=plain.seconds_per_forward_token,
-        training_hours=items["device_hours.training"],
-    )
-    after = post_training.items(run, work, counts, pace)
+    training = items["device_hours.training"]
+    pace = Pace.of(driven.seconds_per_forward_token, training)
+    spent = post_training.figures(run, work, counts, pace)
+    before = spent
+    if plain is not driven:
+        before = post_training.figures(run, work, counts, replace(pace, seconds_per_token=plain.seconds_per_forward_token))
+    after = post_training.items(run, spent, before, training)
     beside = [*reserves.ablation(run, hours), reserves.rerun(run, hours), *after]
     items.extend(beside)
     parts = [item for item in beside if item.parent == "device_hours.total"]

@@ -1,11 +1,16 @@
-"""What post-training spends beside its updates: rollouts, reward and reference passes, judges; other hours beside them."""
+"""What post-training spends beside its updates: rollouts, passes of reward, reference and value models, judges.
+
+``figures`` are seconds of all devices together, by kind; ``items`` describe them as device-hours, and hours off the devices with them.
+A forward pass is priced at the training's own pace, decoding at the memory's bandwidth (``generation``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import hours_off_device
-from .generation import ROLLOUT_BATCH, decode
+from .generation import ROLLOUT_BATCH, Decoded, decode
 from .item_sums import whole
 from .items import Basis, Item, unknown
 from .parameters import Parameters
@@ -13,316 +18,264 @@ from .run import Run
 from .spread import Spread, exactly
 from .tokens import Workload
 
+GENERATION = "device_hours.generation"
 AT_TRAINING_EFFICIENCY = frozenset(
     f"device_hours.{name}" for name in ("log_probabilities", "reference", "reward", "value_model", "judge", "update_epochs")
 )
 DECODED = frozenset({"device_hours.rollouts", "device_hours.preference_pairs"})
 BACKWARD_AND_FORWARD = 3.0  # forward passes' worth of one update of a whole model
 
+NO_ROLLOUTS = "give post_training.prompts, samples_per_prompt, prompt_tokens and generated_tokens"
+NO_ANSWER_LENGTH = "give post_training.generated_tokens"
+NO_PAIR_LENGTH = "give post_training.generated_tokens, the length of one answer"
+NO_PROMPT_LENGTH = "give post_training.prompt_tokens: no prompt of data says how long one is"
+NO_ROLLOUT_TOKENS = "the tokens of the rollouts are not known"
+NO_PACE = "the time of a forward token is not known"
+
+AT_PACE = "at the forward efficiency of training"
+MEAN_PROMPTS = "post_training.prompt_tokens is not given: prompts are as long as those of data on average"
+POLICY_READS = "one forward pass of the policy over every rollout"
+# What the reference reads, by whether the objective samples and what of the reference is kept.
+REFERENCE_READS = {
+    (False, "model"): "the reference reads every pair every time the policy does",
+    (False, "cached"): "the reference's log-probabilities are computed once for each distinct token and cached",
+    (True, "model"): "the reference reads every rollout once",
+    (True, "cached"): "rollouts are new, so nothing can be cached beforehand: the reference reads every rollout once",
+}
+VALUE_LIKE_REWARD = "the value model starts from the reward model and has its size (InstructGPT, arXiv:2203.02155, appendix C.4)"
+VALUE_LIKE_POLICY = "no reward model is given: the value model is taken to have the policy's size"
+REPEATED = "data counts every sample once for each of its epochs; update_epochs repeats all of it, the first pass is the training"
+
+
+AS_SURE_AS_GIVEN = exactly(1.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What a token forward costs on all devices together, at the training's own efficiency."""
+    """What a token forward costs at the training's own efficiency."""
 
-    seconds_per_token: float | None  # of the whole job; None where it is not known
-    plain: float | None  # ... without corrections
-    training_hours: Item  # ``device_hours.training``, whose uncertainty every pass shares
+    seconds_per_token: float | None  # of the whole job on all its devices; None where it is not known
+    relative: Spread = AS_SURE_AS_GIVEN  # how far that may be off: as far as the training
+    basis: Basis = "formula"
+
+    @classmethod
+    def of(cls, seconds_per_token: float | None, training_hours: Item) -> Pace:
+        """The pace of a training whose device-hours are known."""
+        hours = training_hours
+        if not hours.expected or hours.low is None or hours.high is None:
+            return cls(seconds_per_token=seconds_per_token)
+        expected = float(hours.expected)
+        relative = Spread(1.0, hours.low / expected, hours.high / expected)
+        return cls(seconds_per_token=seconds_per_token, relative=relative, basis=hours.basis)
 
 
-def items(run: Run, work: Workload, parameters: Parameters, pace: Pace) -> list[Item]:
-    """``device_hours.generation`` with its parts, and items in hours of processors and people."""
-    builder = _Builder(run, work, parameters, pace)
-    objective = run.method.objective
-    if objective in ("ppo", "grpo"):
-        builder.rollouts(required=True)
-        builder.policy_log_probabilities()
-        builder.reference(builder.sampled_tokens)
-        builder.reward()
-        if objective == "ppo":
-            builder.value_model()
-    else:
-        builder.rollouts(required=False)
-        if objective == "dpo":
-            cached = run.post_training.reference == "cached"
-            builder.reference(work.unique_tokens if cached and work.unique_tokens is not None else work.input_tokens)
-        if run.post_training.reward_parameter_count is not None and objective != "reward_model" and builder.sampled_tokens:
-            builder.reward()
-    builder.preference_pairs()
-    builder.judge()
-    builder.further_epochs(pace.training_hours)
-    parts = builder.parts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Seconds of all devices together for one kind of work; None where ``reason`` says why. Its words are in the order they are said."""
+
+    name: str
+    seconds: Spread | None
+    reason: str = ""
+    formula: str = ""
+    words: tuple[str, ...] = ()
+    basis: Basis = "prior"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What is spent, in the order in which it happens."""
+
+    parts: tuple[Part, ...]
+    samples: float | None  # rollouts; None where none are made or their number is not known
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollouts:
+    """Samples and their tokens, prompt and answer together; None where they are not known."""
+
+    samples: float | None = None
+    tokens: float | None = None
+
+
+def figures(run: Run, workload: Workload, parameters: Parameters, pace: Pace) -> Figures:
+    """Every kind of work beside the updates."""
+    rollouts = _rollouts(run)
+    parts = tuple(_parts(run, workload, parameters, pace, rollouts))
+    return Figures(parts=parts, samples=rollouts.samples)
+
+
+def _parts(run: Run, workload: Workload, parameters: Parameters, pace: Pace, rollouts: _Rollouts) -> Iterator[Part]:
+    wanted, objective = run.post_training, run.method.objective
+    sampling = objective in ("ppo", "grpo")
+    if wanted.prompts is not None:
+        yield _sampling(run, parameters, pace)
+    elif sampling:
+        yield _unknown("rollouts", NO_ROLLOUTS)
+    size = None if wanted.reward_parameter_count is None else float(wanted.reward_parameter_count) / float(parameters.active)
+    if sampling:
+        yield _passes("log_probabilities", rollouts.tokens, 1.0, POLICY_READS, pace)
+    if (sampling or objective == "dpo") and wanted.reference != "none":
+        read = rollouts.tokens
+        if not sampling:
+            cached = wanted.reference == "cached" and workload.unique_tokens is not None
+            read = workload.unique_tokens if cached else workload.input_tokens
+        yield _passes("reference", read, 1.0, REFERENCE_READS[sampling, wanted.reference], pace)
+    if size is not None and (sampling or (objective != "reward_model" and rollouts.tokens)):
+        said = f"a reward model of {wanted.reward_parameter_count:.4g} parameters reads every rollout"
+        yield _passes("reward", rollouts.tokens, size, said, pace)
+    if objective == "ppo":
+        forwards = (1.0 if size is None else size) * (1 + BACKWARD_AND_FORWARD * wanted.update_epochs)
+        yield _passes("value_model", rollouts.tokens, forwards, VALUE_LIKE_POLICY if size is None else VALUE_LIKE_REWARD, pace)
+    if wanted.preference_pairs:
+        yield _pairs(run, parameters, pace)
+    if wanted.judge_tokens:
+        said = f"{wanted.judge_tokens:.4g} tokens in all, read by a judge of the policy's own size on the same devices"
+        yield _passes("judge", float(wanted.judge_tokens), 1.0, said, pace)
+
+
+def _rollouts(run: Run) -> _Rollouts:
+    """What is sampled."""
+    wanted = run.post_training
+    if wanted.prompts is None:
+        return _Rollouts()
+    samples, read = float(wanted.prompts) * wanted.samples_per_prompt, _prompt_tokens(run)
+    if wanted.generated_tokens is None or read is None:
+        return _Rollouts(samples)
+    return _Rollouts(samples, samples * (read + wanted.generated_tokens))
+
+
+def _prompt_tokens(run: Run) -> float | None:
+    """Tokens of a prompt: as given, else the mean of the data's."""
+    given = run.post_training.prompt_tokens
+    if given is not None:
+        return float(given)
+    rows = run.data.histogram or ()
+    read = sum(prompt * count for prompt, _, count in rows)
+    return read / sum(count for _, _, count in rows) if read else None
+
+
+def _sampling(run: Run, parameters: Parameters, pace: Pace) -> Part:
+    """Rollouts: prompts read once, answers decoded."""
+    wanted = run.post_training
+    prompts, read = float(wanted.prompts or 0), _prompt_tokens(run)
+    if wanted.generated_tokens is None:
+        return _unknown("rollouts", NO_ANSWER_LENGTH)
+    if read is None:
+        return _unknown("rollouts", NO_PROMPT_LENGTH)
+    generated = prompts * wanted.samples_per_prompt * wanted.generated_tokens
+    decoded = decode(run, parameters, generated, read + wanted.generated_tokens / 2, ROLLOUT_BATCH)
+    return _decoding("rollouts", run, decoded, prompts * read, pace)
+
+
+def _pairs(run: Run, parameters: Parameters, pace: Pace) -> Part:
+    """Two answers for every pair that has still to be collected."""
+    wanted = run.post_training
+    pairs, read = float(wanted.preference_pairs or 0), _prompt_tokens(run)
+    if wanted.generated_tokens is None:
+        return _unknown("preference_pairs", NO_PAIR_LENGTH)
+    if read is None:
+        return _unknown("preference_pairs", NO_PROMPT_LENGTH)
+    decoded = decode(run, parameters, 2 * pairs * wanted.generated_tokens, read + wanted.generated_tokens / 2, ROLLOUT_BATCH)
+    return _decoding("preference_pairs", run, decoded, pairs * read, pace)
+
+
+def _decoding(name: str, run: Run, decoded: Decoded, read: float, pace: Pace) -> Part:
+    """Prompts read at the pace of training, answers decoded."""
+    seconds = decoded.seconds
+    if seconds is None:
+        return _unknown(name, decoded.reason or "")
+    if pace.seconds_per_token is None:
+        return _unknown(name, NO_PACE)
+    prefill = pace.relative.times(pace.seconds_per_token * read)
+    total = Spread(seconds.expected + prefill.expected, seconds.low + prefill.low, seconds.high + prefill.high)
+    words = (f"prompts read once: {read:.4g} tokens at the forward pass's price", *decoded.assumptions)
+    if run.post_training.prompt_tokens is None:
+        words = (*words, MEAN_PROMPTS)
+    return Part(name=name, seconds=total, formula="prefill + decoding", words=words)
+
+
+def _passes(name: str, tokens: float | None, forwards: float, said: str, pace: Pace) -> Part:
+    """Tokens read by a model whose forward pass costs ``forwards`` of the policy's."""
+    if tokens is None:
+        return _unknown(name, NO_ROLLOUT_TOKENS)
+    if pace.seconds_per_token is None:
+        return _unknown(name, NO_PACE)
+    seconds = pace.relative.times(pace.seconds_per_token * float(tokens) * forwards)
+    return Part(name=name, seconds=seconds, formula=f"tokens x {forwards:.4g} forward passes", words=(said, AT_PACE), basis=pace.basis)
+
+
+def _unknown(name: str, reason: str) -> Part:
+    return Part(name=name, seconds=None, reason=reason)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+def items(run: Run, spent: Figures, plain: Figures, training_hours: Item) -> list[Item]:
+    """``device_hours.generation`` with its parts, and items in hours of processors and people.
+
+    ``plain`` are the figures without corrections (the same object where there are none); ``training_hours`` is
+    ``device_hours.training``, which further epochs over the rollouts repeat.
+    """
+    devices = 1 if run.hardware is None else run.hardware.device_count
+    parts = [_item(part, was, devices / 3600) for part, was in zip(spent.parts, plain.parts, strict=True)]
+    parts += _further_epochs(run, training_hours)
     if parts:
-        generation = whole(
-            "device_hours.generation",
-            "reserves",
-            "device_hours",
-            parts,
-            parent="device_hours.total",
-            together=AT_TRAINING_EFFICIENCY,
-        )
+        parent = "device_hours.total"
+        generation = whole(GENERATION, "reserves", "device_hours", parts, parent=parent, together=AT_TRAINING_EFFICIENCY)
     else:
         generation = Item(
-            code="device_hours.generation",
+            code=GENERATION,
             section="reserves",
             quantity="device_hours",
             expected=0.0,
             formula="nothing is generated",
-            assumptions=(f"the objective {objective} samples nothing, and post_training declares nothing",),
+            assumptions=(f"the objective {run.method.objective} samples nothing, and post_training declares nothing",),
             parent="device_hours.total",
         )
+    off_device = (*hours_off_device.tools(run, spent.samples), *hours_off_device.people(run), *hours_off_device.preparation(run))
+    return [generation, *parts, *off_device]
+
+
+def _item(part: Part, plain: Part, hours_per_second: float) -> Item:
+    code = "device_hours." + part.name
+    if part.seconds is None:
+        return unknown(code, "reserves", "device_hours", part.reason, parent=GENERATION)
+    hours = part.seconds.times(hours_per_second)
+    before = part.seconds.expected if plain.seconds is None else plain.seconds.expected
+    return Item(
+        code=code,
+        section="reserves",
+        quantity="device_hours",
+        expected=hours.expected,
+        formula=part.formula,
+        basis=part.basis,
+        low=hours.low,
+        high=hours.high,
+        assumptions=part.words,
+        parent=GENERATION,
+        uncalibrated=None if before == part.seconds.expected else before * hours_per_second,
+    )
+
+
+def _further_epochs(run: Run, training_hours: Item) -> list[Item]:
+    """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
+    epochs, code = run.post_training.update_epochs, "device_hours.update_epochs"
+    if epochs <= 1:
+        return []
+    if training_hours.expected is None:
+        return [unknown(code, "reserves", "device_hours", training_hours.reason or "", parent=GENERATION)]
+    scale, hours, before = epochs - 1, float(training_hours.expected), training_hours.uncalibrated
     return [
-        generation,
-        *parts,
-        *hours_off_device.tools(run, builder.samples),
-        *hours_off_device.people(run),
-        *hours_off_device.preparation(run),
+        Item(
+            code=code,
+            section="reserves",
+            quantity="device_hours",
+            expected=hours * scale,
+            formula=f"({epochs:g} - 1) x device_hours.training",
+            basis=training_hours.basis,
+            low=(hours if training_hours.low is None else training_hours.low) * scale,
+            high=(hours if training_hours.high is None else training_hours.high) * scale,
+            assumptions=(REPEATED,),
+            parent=GENERATION,
+            uncalibrated=None if before is None else before * scale,
+        )
     ]
-
-
-class _Builder:
-    """The parts of ``device_hours.generation``, in the order they happen."""
-
-    def __init__(self, run: Run, work: Workload, parameters: Parameters, pace: Pace) -> None:
-        self.run, self.work, self.parameters = run, work, parameters
-        self.per_token, self.plain_per_token = pace.seconds_per_token, pace.plain
-        # A forward pass is priced at training's pace, so it is as uncertain as that.
-        self.pace = exactly(1.0)
-        self.pace_basis: Basis = "formula"
-        hours = pace.training_hours
-        if hours.expected and hours.low is not None and hours.high is not None:
-            expected = float(hours.expected)
-            self.pace = Spread(1.0, hours.low / expected, hours.high / expected)
-            self.pace_basis = hours.basis
-        self.parts: list[Item] = []
-        self.samples: float | None = None
-        self.sampled_tokens: float | None = None  # prompt and answer, all rollouts
-
-    def rollouts(self, *, required: bool) -> None:
-        """Sampling: prompts read once, answers decoded."""
-        wanted = self.run.post_training
-        if wanted.prompts is None:
-            if required:
-                self._unknown(
-                    "rollouts",
-                    "give post_training.prompts, samples_per_prompt, prompt_tokens and generated_tokens",
-                )
-            return
-        self.samples = float(wanted.prompts) * wanted.samples_per_prompt
-        if wanted.generated_tokens is None:
-            self._unknown("rollouts", "give post_training.generated_tokens")
-            return
-        read = self._prompt("rollouts")
-        if read is None:
-            return
-        self.sampled_tokens = self.samples * (read + wanted.generated_tokens)
-        self._sampled(
-            "rollouts",
-            float(wanted.prompts) * read,
-            self.samples * wanted.generated_tokens,
-            read + wanted.generated_tokens / 2,
-        )
-
-    def preference_pairs(self) -> None:
-        """Two answers for every pair that has still to be collected."""
-        wanted = self.run.post_training
-        if not wanted.preference_pairs:
-            return
-        if wanted.generated_tokens is None:
-            self._unknown(
-                "preference_pairs",
-                "give post_training.generated_tokens, the length of one answer",
-            )
-            return
-        pairs, read = float(wanted.preference_pairs), self._prompt("preference_pairs")
-        if read is None:
-            return
-        self._sampled(
-            "preference_pairs",
-            pairs * read,
-            2 * pairs * wanted.generated_tokens,
-            read + wanted.generated_tokens / 2,
-        )
-
-    def _prompt(self, name: str) -> float | None:
-        """Tokens of a prompt: as given, else the mean of the data's; where neither says, the part is unknown."""
-        given = self.run.post_training.prompt_tokens
-        if given is not None:
-            return float(given)
-        rows = self.run.data.histogram or ()
-        read = sum(prompt * count for prompt, _, count in rows)
-        if read:
-            return read / sum(count for _, _, count in rows)
-        self._unknown(name, "give post_training.prompt_tokens: no prompt of data says how long one is")
-        return None
-
-    def _sampled(self, name: str, read: float, generated: float, context: float) -> None:
-        decoded = decode(self.run, self.parameters, generated, context, ROLLOUT_BATCH)
-        if decoded.seconds is None:
-            self._unknown(name, decoded.reason or "")
-            return
-        if self.per_token is None:
-            self._unknown(name, "the time of a forward token is not known")
-            return
-        prefill = self.pace.times(self.per_token * read)
-        seconds = decoded.seconds
-        said = [f"prompts read once: {read:.4g} tokens at the forward pass's price", *decoded.assumptions]
-        if self.run.post_training.prompt_tokens is None:
-            said.append("post_training.prompt_tokens is not given: prompts are as long as those of data on average")
-        total = Spread(seconds.expected + prefill.expected, seconds.low + prefill.low, seconds.high + prefill.high)
-        plain = None if self.plain_per_token is None else seconds.expected + self.plain_per_token * read
-        self._part(name, total, plain, "prefill + decoding", tuple(said), "prior")
-
-    def policy_log_probabilities(self) -> None:
-        """The sampled tokens' probabilities under the policy, read once before the updates."""
-        self._passes(
-            "log_probabilities",
-            self.sampled_tokens,
-            1.0,
-            "one forward pass of the policy over every rollout",
-        )
-
-    def reference(self, tokens: float | None) -> None:
-        """The frozen reference's forward pass."""
-        kind = self.run.post_training.reference
-        if kind == "none":
-            return
-        sampled = self.run.method.objective in ("ppo", "grpo")
-        said = {
-            (
-                False,
-                "model",
-            ): "the reference reads every pair every time the policy does",
-            (
-                False,
-                "cached",
-            ): "the reference's log-probabilities are computed once for each distinct token and cached",
-            (True, "model"): "the reference reads every rollout once",
-            (
-                True,
-                "cached",
-            ): "rollouts are new, so nothing can be cached beforehand: the reference reads every rollout once",
-        }[sampled, kind]
-        self._passes("reference", tokens, 1.0, said)
-
-    def reward(self) -> None:
-        """The reward model's forward pass; rules and verifiers cost no device time."""
-        count = self.run.post_training.reward_parameter_count
-        if count is not None:
-            self._passes(
-                "reward",
-                self.sampled_tokens,
-                self._relative(count),
-                f"a reward model of {count:.4g} parameters reads every rollout",
-            )
-
-    def value_model(self) -> None:
-        """PPO's value model: read once and updated with the policy."""
-        wanted = self.run.post_training
-        count = wanted.reward_parameter_count
-        size = 1.0 if count is None else self._relative(count)
-        said = "the value model starts from the reward model and has its size (InstructGPT, arXiv:2203.02155, appendix C.4)"
-        if count is None:
-            said = "no reward model is given: the value model is taken to have the policy's size"
-        self._passes(
-            "value_model",
-            self.sampled_tokens,
-            size * (1 + BACKWARD_AND_FORWARD * wanted.update_epochs),
-            said,
-        )
-
-    def judge(self) -> None:
-        """A judge that reads answers."""
-        tokens = self.run.post_training.judge_tokens
-        if tokens:
-            self._passes(
-                "judge",
-                float(tokens),
-                1.0,
-                f"{tokens:.4g} tokens in all, read by a judge of the policy's own size on the same devices",
-            )
-
-    def further_epochs(self, training_hours: Item) -> None:
-        """Updates beyond the first pass over the rollouts, where the data counts each rollout once."""
-        epochs = self.run.post_training.update_epochs
-        if epochs <= 1:
-            return
-        if training_hours.expected is None:
-            self._unknown("update_epochs", training_hours.reason or "")
-            return
-        scale = epochs - 1
-        hours = float(training_hours.expected)
-        self.parts.append(
-            Item(
-                code="device_hours.update_epochs",
-                section="reserves",
-                quantity="device_hours",
-                expected=hours * scale,
-                low=(hours if training_hours.low is None else training_hours.low) * scale,
-                high=(hours if training_hours.high is None else training_hours.high) * scale,
-                formula=f"({epochs:g} - 1) x device_hours.training",
-                basis=training_hours.basis,
-                assumptions=(
-                    "data counts every sample once for each of its epochs; update_epochs repeats all of it, the first pass is the training",
-                ),
-                parent="device_hours.generation",
-                uncalibrated=None if training_hours.uncalibrated is None else training_hours.uncalibrated * scale,
-            )
-        )
-
-    def _relative(self, count: float) -> float:
-        """A model's forward cost in units of the policy's."""
-        return float(count) / float(self.parameters.active)
-
-    def _passes(self, name: str, tokens: float | None, forwards: float, said: str) -> None:
-        if tokens is None:
-            self._unknown(name, "the tokens of the rollouts are not known")
-        elif self.per_token is None:
-            self._unknown(name, "the time of a forward token is not known")
-        else:
-            words = (said, "at the forward efficiency of training")
-            self._part(
-                name,
-                self.pace.times(self.per_token * float(tokens) * forwards),
-                None if self.plain_per_token is None else self.plain_per_token * float(tokens) * forwards,
-                f"tokens x {forwards:.4g} forward passes",
-                words,
-                self.pace_basis,
-            )
-
-    def _part(
-        self,
-        name: str,
-        seconds: Spread,
-        plain: float | None,
-        formula: str,
-        said: tuple[str, ...],
-        basis: Basis,
-    ) -> None:
-        devices = 1 if self.run.hardware is None else self.run.hardware.device_count
-        hours = seconds.times(devices / 3600)
-        self.parts.append(
-            Item(
-                code=f"device_hours.{name}",
-                section="reserves",
-                quantity="device_hours",
-                expected=hours.expected,
-                low=hours.low,
-                high=hours.high,
-                formula=formula,
-                basis=basis,
-                assumptions=said,
-                parent="device_hours.generation",
-                uncalibrated=None if plain is None or plain == seconds.expected else plain * (devices / 3600),
-            )
-        )
-
-    def _unknown(self, name: str, reason: str) -> None:
-        self.parts.append(
-            unknown(
-                f"device_hours.{name}",
-                "reserves",
-                "device_hours",
-                reason,
-                parent="device_hours.generation",
-            )
-        )

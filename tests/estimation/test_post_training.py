@@ -18,7 +18,12 @@ from .whole_jobs import H100, Counts, Tokens, assert_adds_up, by_code, run
 TRAINING = Item(code="device_hours.training", section="time", quantity="device_hours", expected=10.0, formula="")
 TOKENS = Tokens(input_tokens=1e8, unique_tokens=5e7)
 PER_TOKEN = 1e-6  # seconds of the whole job for a token forward
-PACE = Pace(seconds_per_token=PER_TOKEN, plain=PER_TOKEN, training_hours=TRAINING)
+
+
+def items_of(one: Run, tokens: Any = TOKENS, training: Item = TRAINING) -> list[Item]:
+    """The items of a run whose training takes those hours."""
+    spent = post_training.figures(one, tokens, Counts(), Pace.of(PER_TOKEN, training))  # type: ignore[arg-type]
+    return post_training.items(one, spent, spent, training)
 
 
 def of(objective: str, devices: int = 8, tokens: Tokens = TOKENS, **wanted: Any) -> dict[str, Item]:
@@ -29,7 +34,7 @@ def of(objective: str, devices: int = 8, tokens: Tokens = TOKENS, **wanted: Any)
         method=Method(objective=objective),  # type: ignore[arg-type]
         post_training=PostTraining(**wanted),
     )
-    items = post_training.items(one, tokens, Counts(), PACE)
+    items = items_of(one, tokens)
     assert_adds_up(items)
     return by_code(items)
 
@@ -51,7 +56,7 @@ def test_passes_are_as_uncertain_as_the_training_whose_pace_they_take() -> None:
     one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"),
               post_training=PostTraining(prompts=1000, samples_per_prompt=8, prompt_tokens=500, generated_tokens=500))  # fmt: skip
     training = TRAINING._replace(low=5.0, high=20.0, basis="prior")
-    items = by_code(post_training.items(one, TOKENS, Counts(), replace(PACE, training_hours=training)))
+    items = by_code(items_of(one, training=training))
     for code in ("device_hours.reference", "device_hours.log_probabilities"):
         item = items[code]
         assert item.basis == "prior" and item.expected
@@ -130,7 +135,7 @@ def test_people_and_tools_have_units_of_their_own() -> None:
 def test_data_preparation_is_named_where_it_applies() -> None:
     """Tokenizing has a prior; cleaning has none that carries over, and says so."""
     one = run(data_pipeline=DataPipeline(raw_bytes=10**12, processed_bytes=10**11))
-    items = by_code(post_training.items(one, Tokens(), Counts(), PACE))
+    items = by_code(items_of(one, Tokens()))
     assert items["cpu_hours.tokenization"].expected == pytest.approx(100 * 640 / 3600)
     assert items["cpu_hours.data_preparation"].expected is None
 
@@ -185,7 +190,7 @@ def test_prompts_of_unknown_length_are_not_prompts_of_none() -> None:
     wanted: dict[str, Any] = {"prompts": 1000, "generated_tokens": 500}
     one = run(8, layout=Layout(data=8, sharding="zero3"), method=Method(objective="grpo"), post_training=PostTraining(**wanted),
               data=Data(histogram=((200, 50, 3), (600, 50, 1))))  # fmt: skip
-    items = by_code(post_training.items(one, TOKENS, Counts(), PACE))
+    items = by_code(items_of(one))
     told = of("grpo", prompt_tokens=300, **wanted)
     assert items["device_hours.rollouts"].expected == told["device_hours.rollouts"].expected
     assert any("prompts are as long as those of data" in text for text in items["device_hours.rollouts"].assumptions)
