@@ -143,6 +143,8 @@ class TrainedModel:
     recomputes: bool  # the backward pass makes a block's values again
     norm_written_out: bool  # what the last norm makes on its way is known
     normalised_bytes: float  # of an element of the last norm's output
+    norm_kept: float  # bytes per token that one norm of the residual stream keeps
+    head_kept: float  # bytes per token that the last norm and the head keep
     hands_on_bias: bool  # recomputed stacks hand on a learned position bias
     ends_without_table: bool  # no token table's gradient comes after the first block's, so casts of these can be the peak
     splits_blocks: bool  # moments between attention and MLP can be the peak, whatever the kind
@@ -207,6 +209,7 @@ def _remembered(model: Architecture, run: Essence) -> TrainedModel:
     scores = 0.0 if how.fused else max(how.score_bytes(kind.layer.attention) * kind.layer.attention.query_heads for kind in kinds)
     casts = how.mode == AUTOCAST and stack.weight_casts
     norm = how.norm(kinds[-1].layer)
+    norm_kept = (how.norm_input(norm) + (norm.normalized[how.mode] if method.part("norms") else 0.0)) * how.hidden + norm.statistics
     hands_on_bias, ends_without_table = checkpointing == "full" and first.squares > 0.0, casts and outside.embedding == 0.0
     return TrainedModel(
         essence=run,
@@ -240,6 +243,8 @@ def _remembered(model: Architecture, run: Essence) -> TrainedModel:
         recomputes=checkpointing == "full" or (checkpointing == "selective" and stack.selective.drops == "outputs"),
         norm_written_out=how.mode == HALF and counted and norm.backward > 0.0,
         normalised_bytes=max(how.residual, how.norm_output(norm)),
+        norm_kept=norm_kept,
+        head_kept=_head_kept(how, head, norm_kept),
         hands_on_bias=hands_on_bias,
         ends_without_table=ends_without_table,
         splits_blocks=bool(scores) or ends_without_table or hands_on_bias,
@@ -290,6 +295,14 @@ def _head(model: Architecture, run: Essence, stack: Stack, method: Trained) -> H
         reads_scaled=model.encoder_decoder and model.head_tied and model.layers[0].attention.position_bias is not None,
         quantized=stack.quantized_outside and run.method.quantization is not None,
     )
+
+
+def _head_kept(how: Computing, head: Head, norm_kept: float) -> float:
+    """8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices."""
+    width = how.width if head.trained else 0.0
+    if how.mode == AUTOCAST and not head.per_token:
+        width = 0.0  # a cast of the few rows that a classifier reads; else their view keeps the whole
+    return norm_kept + width * how.hidden + 16.0
 
 
 def _value_share(run: Essence, total: float) -> float:

@@ -23,7 +23,7 @@ class MemoryEstimate:
     """Memory of the worst device."""
 
     items: list[Item]
-    figures: Figures | None = None  # None where the model's shape or the sequence length is not model, like all that follows
+    figures: Figures | None = None  # None where the model's shape or the sequence length is not known, like all that follows
     phases: tuple[dict[str, Any], ...] = ()
     saved_bytes_per_layer: list[int] | None = None
     peak_phase: str | None = None

@@ -45,7 +45,7 @@ class Figures:
 
 
 def figures(run: Run, corrections: Corrections = NONE, table: Stack | None = None) -> Figures | None:
-    """The figures of every layout; None where the shape or length is not model. ``table`` stands in for the stack's own (a refit)."""
+    """The figures of every layout; None where the shape or length is not known. ``table`` stands in for the stack's own (a refit)."""
     model = trained_model(run, table)
     if model is None:
         return None

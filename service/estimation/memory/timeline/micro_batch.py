@@ -23,92 +23,98 @@ class MicroBatch:
     tokens: Number  # their number
     residual: Number  # the residual stream between two blocks
     encoded: Number  # the encoder's output
-    working: Number  # transient gradients of a block
-    working_first: Number  # of the stage's first block, which reads the encoder's tokens where there is one
+    block_gradients: Number  # that come and go in the backward pass of a block
+    first_block_gradients: Number  # the same of the stage's first block, which reads the encoder's tokens where there is one
     kept_twice: Number  # the recomputed block's input, where its first norm saves that very tensor
-    inside: Number  # of the last block's MLP in the forward pass, under checkpointing when it reaches its product
-    adapted: Number  # of the last block's MLP, beside what the block keeps, where it has adapters
+    in_last_mlp: Number  # of the forward pass: under checkpointing when it reaches its product
+    in_adapted_mlp: Number  # of the last block, beside what the block keeps
     experts: ExpertMoments | None  # of a block that has them
-    ends: Number  # when recomputation is over: what its last values hold beside what the block keeps, and the gradients that wait for it
-    scores: Number  # gradients of a block's scores, where they are stored
-    scores_first: Number  # of the stage's first block
-    entries: Number  # number of logits
+    after_recomputing: Number  # a block: what its last values hold beside what it keeps, and the gradients that wait for it
+    score_gradients: Number  # of one block, where scores are stored
+    first_score_gradients: Number  # of the stage's first block
+    logits: Number  # their number
     embedding_masks: Number  # of dropout outside the blocks
-    final: Number  # what the final norms and the head keep
-    norm: Number  # what one norm keeps
-    normalised: Number  # the last norm's output
-    norm_forward: Number  # what the last one makes beside that, its input with it; 0 where that is not model
-    norm_backward: Number
-    final_encoder: Number  # an encoder's last
+    head_inputs: Number  # what the final norms and the head keep
+    norm_kept: Number  # what one norm keeps
+    norm_output: Number  # of the last norm
+    final_norm_forward: Number  # what the last norm makes beside that, its input with it; 0 where that is not known
+    final_norm_backward: Number
+    encoder_norm_kept: Number  # by an encoder's last norm
     images: Number  # the batch's images, 32-bit
     cast_images: Number  # their copy in the width of the patch convolution
 
 
 def micro_batch(run: Run, model: TrainedModel, placed: Placement) -> MicroBatch:
-    """Its tensors."""
-    mode, width, t = model.how.mode, model.how.width, placed.tensor
-    tokens = tokens_of(model, placed, model.kinds[-1].decoder)
-    residual = split(tokens * (model.how.residual * model.how.hidden), placed.sequence_split)
-    encoded: Number = 0.0
-    if model.encoder_decoder:
-        encoded = split(tokens_of(model, placed) * (model.how.residual * model.how.hidden), placed.sequence_split)
-    moments = model.kinds[-1].adapted_mlp
-    gated, counted, there = model.kinds[-1].layer.mlp.gated, model.stack.counted, tokens_of(model, placed)
-    working = _working(run, model, t, tokens)
-    inside: Number = 0.0
-    experts = expert_moments(model, placed)
+    """The tensors of a micro-batch; ``there`` are the tokens of the first block's stack, ``tokens`` those of the last one's."""
+    how, kind, t, two_stacks = model.how, model.kinds[-1], placed.tensor, model.encoder_decoder
+    tokens, there = tokens_of(model, placed, kind.decoder), tokens_of(model, placed)
+    residual = split(tokens * (how.residual * how.hidden), placed.sequence_split)
+    encoded: Number = split(there * (how.residual * how.hidden), placed.sequence_split) if two_stacks else 0.0
+    gradients, experts = _block_gradients(run, model, t, tokens), expert_moments(model, placed)
     if experts is not None:
-        working, inside = maximum(working, experts.working), experts.forward
-    elif model.checkpointing == "full":
-        factors = 3.0 if gated else 2.0  # of the product: both, and the product itself
-        inside = tokens * (factors * width * model.widest / t)
-        inside = inside + 2.0 * residual  # its residual, and that normalised
-    adapted: Number = 0.0
-    if moments is not None:
-        if model.checkpointing == "full":
-            inside = live(moments.bare, tokens, t, placed.sequence_split)
-        again = moments.again if model.recomputes else moments.beside
-        adapted = live(again, tokens, t, placed.sequence_split) if again else 0.0
-    ends: Number = residual + (tokens * (width * model.how.hidden) if mode == AUTOCAST else 0.0)
-    if not gated and model.how.activation(model.kinds[-1].layer.mlp.activation).keeps_output:
-        ends = ends + tokens * (width * model.widest / t)  # ReLU's input, which it does not keep
-    # A 16-bit input is saved as it is, or beside its 32-bit copy (T5), or as that copy alone (RMS norms): which is no second input.
-    norm = model.how.norm(model.kinds[-1].layer)
-    saved = model.how.norm_input(norm)
-    shared = counted and model.recomputes and (model.how.residual == 4.0 or saved != 4.0)
-    masked: Number = 0.0
+        gradients = maximum(gradients, experts.working)
+    masks: Number = 0.0
     if model.inputs.masks:
-        masked = split(add(tokens, there if model.encoder_decoder else 0.0) * model.inputs.masks, placed.sequence_split)
-    longest = (
-        max(model.lengths.sequence, model.lengths.decoder) if model.encoder_decoder else model.lengths.sequence
-    )  # keys of either attention
-    final_encoder: Number = there * split(_final_norm(model), placed.sequence_split) if model.encoder_decoder else 0.0
-    written_out = model.norm_written_out
-    element = split(tokens * model.how.hidden, placed.sequence_split)
+        masks = split(add(tokens, there if two_stacks else 0.0) * model.inputs.masks, placed.sequence_split)
+    keys = max(model.lengths.sequence, model.lengths.decoder) if two_stacks else model.lengths.sequence  # of either attention
+    encoder_norm: Number = there * split(model.norm_kept, placed.sequence_split) if two_stacks else 0.0
+    norm, element = how.norm(kind.layer), split(tokens * how.hidden, placed.sequence_split)
+    # A 16-bit input is saved as it is, or beside its 32-bit copy (T5), or as that copy alone (RMS norms): which is no second input.
+    saved_as_it_is = how.residual == 4.0 or how.norm_input(norm) != 4.0
     return MicroBatch(
         tokens=tokens,
         residual=residual,
         encoded=encoded,
-        working=working,
-        working_first=_working(run, model, t, there) if model.encoder_decoder else working,
-        kept_twice=residual if shared else 0.0,
-        inside=inside,
+        block_gradients=gradients,
+        first_block_gradients=_block_gradients(run, model, t, there) if two_stacks else gradients,
+        kept_twice=residual if model.stack.counted and model.recomputes and saved_as_it_is else 0.0,
+        in_last_mlp=_in_last_mlp(model, placed, tokens, experts),
+        in_adapted_mlp=_in_adapted_mlp(model, placed, tokens),
         experts=experts,
-        adapted=adapted,
-        ends=ends,
-        scores=tokens * (model.score_gradients * longest) / t if model.score_gradients else 0.0,
-        scores_first=there * (model.score_gradients * model.lengths.sequence) / t if model.score_gradients else 0.0,
-        entries=(tokens if model.head.per_token else placed.micro_sequences) * (model.head.outputs / t),
+        after_recomputing=_after_recomputing(model, t, tokens, residual),
+        score_gradients=tokens * (model.score_gradients * keys) / t if model.score_gradients else 0.0,
+        first_score_gradients=there * (model.score_gradients * model.lengths.sequence) / t if model.score_gradients else 0.0,
+        logits=(tokens if model.head.per_token else placed.micro_sequences) * (model.head.outputs / t),
+        embedding_masks=masks,
+        head_inputs=add(tokens * split(model.head_kept, placed.sequence_split), encoder_norm),
+        norm_kept=tokens * split(model.norm_kept, placed.sequence_split),
+        norm_output=split(tokens * (model.normalised_bytes * how.hidden), placed.sequence_split),
+        final_norm_forward=element * (norm.forward + how.width) if model.norm_written_out else 0.0,
+        final_norm_backward=element * norm.backward if model.norm_written_out else 0.0,
+        encoder_norm_kept=encoder_norm,
         images=tokens * (4.0 * model.inputs.pixels) if model.inputs.pixels else 0.0,
-        cast_images=tokens * (width * model.inputs.pixels) if model.inputs.pixels and width < 4.0 else 0.0,
-        embedding_masks=masked,
-        final=add(tokens * split(_final(model), placed.sequence_split), final_encoder),
-        norm=tokens * split(_final_norm(model), placed.sequence_split),
-        normalised=split(tokens * (model.normalised_bytes * model.how.hidden), placed.sequence_split),
-        norm_forward=element * (norm.forward + width) if written_out else 0.0,
-        norm_backward=element * norm.backward if written_out else 0.0,
-        final_encoder=final_encoder,
+        cast_images=tokens * (how.width * model.inputs.pixels) if model.inputs.pixels and how.width < 4.0 else 0.0,
     )
+
+
+def _in_last_mlp(model: TrainedModel, placed: Placement, tokens: Number, experts: ExpertMoments | None) -> Number:
+    """What the forward pass holds inside the last block's MLP beside what is kept of it."""
+    how, kind = model.how, model.kinds[-1]
+    if kind.adapted_mlp is not None and model.checkpointing == "full":
+        return live(kind.adapted_mlp.bare, tokens, placed.tensor, placed.sequence_split)
+    if experts is not None:
+        return experts.forward
+    if model.checkpointing != "full":
+        return 0.0
+    factors = 3.0 if kind.layer.mlp.gated else 2.0  # of the product: both, and the product itself
+    product = tokens * (factors * how.width * model.widest / placed.tensor)
+    return product + 2.0 * split(tokens * (how.residual * how.hidden), placed.sequence_split)  # its residual, and that normalised
+
+
+def _in_adapted_mlp(model: TrainedModel, placed: Placement, tokens: Number) -> Number:
+    moments = model.kinds[-1].adapted_mlp
+    if moments is None:
+        return 0.0
+    found = moments.again if model.recomputes else moments.beside
+    return live(found, tokens, placed.tensor, placed.sequence_split) if found else 0.0
+
+
+def _after_recomputing(model: TrainedModel, t: Number, tokens: Number, residual: Number) -> Number:
+    how, mlp = model.how, model.kinds[-1].layer.mlp
+    held: Number = residual + (tokens * (how.width * how.hidden) if how.mode == AUTOCAST else 0.0)
+    if not mlp.gated and how.activation(mlp.activation).keeps_output:
+        held = held + tokens * (how.width * model.widest / t)  # ReLU's input, which it does not keep
+    return held
 
 
 def _dropped_wide(model: TrainedModel) -> bool:
@@ -138,8 +144,8 @@ def _gated(model: TrainedModel, tensor: Number) -> Number:
     ) * model.how.hidden
 
 
-def _working(run: Run, model: TrainedModel, t: Number, tokens: Number) -> Number:
-    """Transient gradients of a block that reads so many tokens."""
+def _block_gradients(run: Run, model: TrainedModel, t: Number, tokens: Number) -> Number:
+    """Gradients that come and go in the backward pass of a block that reads so many tokens."""
     mode, width, moments = model.how.mode, model.how.width, model.kinds[-1].adapted_mlp
     working = model.stack.working * width * tokens * (2.0 * model.widest / t + 2.0 * model.how.hidden)
     gated, counted = model.kinds[-1].layer.mlp.gated, model.stack.counted
@@ -159,17 +165,3 @@ def _working(run: Run, model: TrainedModel, t: Number, tokens: Number) -> Number
     if run.method.quantization is not None:
         working = working + model.stack.dequantized_matrices * width * model.largest_matrix / t
     return working
-
-
-def _final(model: TrainedModel) -> float:
-    """Bytes per token that the last norm and the head keep: 8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices."""
-    head = model.how.width if model.head.trained else 0.0
-    if model.how.mode == AUTOCAST and not model.head.per_token:
-        head = 0.0  # a cast of the few rows that a classifier reads; else their view keeps the whole
-    return _final_norm(model) + head * model.how.hidden + 16.0
-
-
-def _final_norm(model: TrainedModel) -> float:
-    rule = model.how.norm(model.kinds[-1].layer)
-    per = model.how.norm_input(rule) + (rule.normalized[model.how.mode] if model.trains.norms else 0.0)
-    return per * model.how.hidden + rule.statistics

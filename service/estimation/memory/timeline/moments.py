@@ -1,7 +1,6 @@
 """The moments of a training step at which most can be live on a pipeline stage, each read alone.
 
-``phases`` says which exist for which models and settings. T tokens of one micro-batch on one rank, V
-vocabulary, h hidden size.
+``timeline`` says which exist for which models and layouts; ``StageStep`` has what several of them share.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 
 
 def last_mlp(step: StageStep) -> Moment:
-    """ExpertMoments the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
+    """Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
     model, casts = step.rank.model, step.casts
     cast = casts.all - casts.head - 2.0 * model.largest_matrix / step.rank.placed.tensor if model.casts else casts.all
-    return step.forward(step.saved.all, cast, step.micro.inside, step.saved.images)
+    return step.forward(step.saved.all, cast, step.micro.in_last_mlp, step.saved.images)
 
 
 def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> list[Moment]:
@@ -33,8 +32,8 @@ def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> lis
     found = []
     down = gradients.of(trained_down)
     every = gradients.of(own.trained_block - own.trained_attention)
-    first = (gradients.at_head, add(saved.all, saved.recomputed), step.casts.within)
-    for so_far, live, cast in (first, (gradients.almost, saved.last, 0.0)):
+    first = (gradients.after_head, add(saved.all, saved.recomputed), step.casts.within)
+    for so_far, live, cast in (first, (gradients.before_first_block, saved.last, 0.0)):
         at_down, at_up = gradients.grown(so_far, down), gradients.grown(so_far, every)
         found.append(step.backward(at_down, live, cast, inside.down))
         found.append(step.backward(at_up, live - own.kept_block + own.kept_attention, cast, inside.up))
@@ -42,15 +41,15 @@ def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> lis
 
 
 def adapted_mlp(step: StageStep) -> list[Moment]:
-    """ExpertMoments the MLP of a block of a model with adapters."""
+    """Inside the MLP of a block of a model with adapters."""
     model, saved, micro, gradients, casts = step.rank.model, step.saved, step.micro, step.gradients, step.casts
     if model.recomputes:
         cast = add(casts.within, casts.block)
         return [
-            step.backward(gradients.after_head, saved.all + saved.recomputed, micro.adapted, cast),
-            step.backward(gradients.nearly, saved.last, micro.adapted, casts.block),
+            step.backward(gradients.after_head, saved.all + saved.recomputed, micro.in_adapted_mlp, cast),
+            step.backward(gradients.before_first_block, saved.last, micro.in_adapted_mlp, casts.block),
         ]
-    return [step.forward(saved.all, micro.adapted, _embedded(step), casts.all - casts.head, saved.images)]
+    return [step.forward(saved.all, micro.in_adapted_mlp, _embedded(step), casts.all - casts.head, saved.images)]
 
 
 def _embedded(step: StageStep) -> Number:
@@ -59,12 +58,12 @@ def _embedded(step: StageStep) -> Number:
 
 
 def final_norm(step: StageStep) -> list[Moment]:
-    """ExpertMoments the last norm over a frozen model, where it is written out in several steps."""
+    """Inside the last norm over a frozen model, where it is written out in several steps."""
     saved, micro, casts, last = step.saved, step.micro, step.casts, step.rank.stage.last
-    held = add(saved.all, micro.final * last)
+    held = add(saved.all, micro.head_inputs * last)
     return [
-        step.forward(held, micro.norm_forward * last, _embedded(step), casts.all - casts.head, saved.images),
-        step.moment("backward", step.gradients.before, held, 0.0, step.forward_fixed, micro.norm_backward * last, casts.within),
+        step.forward(held, micro.final_norm_forward * last, _embedded(step), casts.all - casts.head, saved.images),
+        step.moment("backward", step.gradients.at_start, held, 0.0, step.forward_fixed, micro.final_norm_backward * last, casts.within),
     ]
 
 
@@ -74,8 +73,10 @@ def scores(step: StageStep) -> list[Moment]:
     done = gradients.of(own.trained_block - own.trained_attention)
     held = saved.all + saved.recomputed - (own.kept_block - own.kept_attention)
     return [
-        step.backward(gradients.grown(gradients.at_head, done), held, step.casts.within, micro.scores),
-        step.backward(gradients.grown(gradients.almost, done), add(saved.others, own.kept_attention), micro.scores_first),
+        step.backward(gradients.grown(gradients.after_head, done), held, step.casts.within, micro.score_gradients),
+        step.backward(
+            gradients.grown(gradients.before_first_block, done), add(saved.others, own.kept_attention), micro.first_score_gradients
+        ),
     ]
 
 
@@ -94,10 +95,10 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
             to_come = add(to_come, add(block.trained, other.adapters) * count)
     missing = to_come * gradients.element_bytes + (0.0 if model.head.tied_trained else gradients.table)
     local, heads, width = model.lengths.sequence / placed.context, kind.layer.attention.query_heads / placed.tensor, model.how.width
-    live = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.final_encoder
+    live = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.encoder_norm_kept
     per_position = width * heads * placed.micro_sequences * local
     if model.score_gradients:  # gradients of the softmax's output and of its input
-        inside = maximum(step.micro.scores_first, 2.0 * per_position * model.lengths.sequence)
+        inside = maximum(step.micro.first_score_gradients, 2.0 * per_position * model.lengths.sequence)
     else:
         inside = per_position * (model.lengths.sequence + 3.0 * kind.layer.attention.query_key_dim)
     return step.backward(gradients.missing(missing), live, step.casts.within, inside)
@@ -118,13 +119,13 @@ def patch_convolution(step: StageStep) -> Moment:
 def loss(step: StageStep) -> list[Moment]:
     """The end of the forward pass, and the start of the backward pass."""
     run, model, saved, micro, gathered = step.rank.run, step.rank.model, step.saved, step.micro, step.rank.gathered
-    mode, last, before, casts = model.how.mode, step.rank.stage.last, step.gradients.before, step.casts
-    held, fixed = add(saved.all, micro.final * last), step.fixed
-    entries, kept = micro.entries * last, _saved_logits(step)
-    hidden: Number = micro.normalised * last if mode == AUTOCAST or not model.head.trained else 0.0  # the last norm's output
+    mode, last, before, casts = model.how.mode, step.rank.stage.last, step.gradients.at_start, step.casts
+    held, fixed = add(saved.all, micro.head_inputs * last), step.fixed
+    entries, kept = micro.logits * last, _saved_logits(step)
+    hidden: Number = micro.norm_output * last if mode == AUTOCAST or not model.head.trained else 0.0  # the last norm's output
     if model.head.reads_scaled:
         hidden = hidden + micro.residual * last
-    if model.checkpointing == "none" and not model.encoded_kept:  # held until the loss is model
+    if model.checkpointing == "none" and not model.encoded_kept:  # held until the loss is known
         hidden = add(hidden, saved.encoded)
     head_gradients: Number = 0.0
     if run.software.fused_loss and model.head.trained:
@@ -150,8 +151,8 @@ def blocks(step: StageStep) -> list[Moment]:
     """The first block of the backward pass, and its last."""
     saved, casts, gradients, micro = step.saved, step.casts, step.gradients, step.micro
     return [
-        step.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), micro.working),
-        step.backward(gradients.nearly, saved.last, casts.block, micro.working_first),
+        step.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), micro.block_gradients),
+        step.backward(gradients.before_first_block, saved.last, casts.block, micro.first_block_gradients),
     ]
 
 

@@ -54,7 +54,7 @@ def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
         buckets=BUCKETS if trained else 0.0,
         cross=mask * (model.lengths.decoder / placed.context * model.lengths.sequence),
         several=where(placed.micro_sequences > 1, 1.0, 0.0),
-        end=micro.adapted if layer.adapted_mlp is not None else micro.ends,
+        end=micro.in_adapted_mlp if layer.adapted_mlp is not None else micro.after_recomputing,
     )
     result = _encoder(step, each, shared)
     last = step.rank.stage.last
@@ -85,10 +85,10 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
     for other, block, count in zip(model.kinds, each, stage.counts, strict=True):
         if not other.decoder:
             left = add(left, add(block.trained, other.adapters) * count)
-    waiting = micro.final_encoder - (blocks - 1.0) * micro.residual - bias * pairs
+    waiting = micro.encoder_norm_kept - (blocks - 1.0) * micro.residual - bias * pairs
     gradients = micro.encoded + shared.summed * pairs + shared.cross
     anew = (bias + shared.buckets) * pairs
-    in_attention = waiting + (own.kept_attention - micro.norm)  # that before the MLP
+    in_attention = waiting + (own.kept_attention - micro.norm_kept)  # that before the MLP
 
     def backward(activations: Number, transient: Number) -> Moment:
         return _backward(step, left, step.saved.all + stage.last * activations, stage.last * (gradients + transient))
@@ -100,7 +100,7 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
         backward(in_attention, micro.residual + of_products + shared.buckets * pairs + shared.cross * (1.0 + placed.micro_sequences)),
     ]
     # A forward pass holds the normalised input and queries, keys and values.
-    ahead = micro.final_encoder + micro.tokens * (model.how.width * (model.how.hidden + sum(m.outputs for m in _readers(kind))))
+    ahead = micro.encoder_norm_kept + micro.tokens * (model.how.width * (model.how.hidden + sum(m.outputs for m in _readers(kind))))
     if model.score_gradients:
         # Scores before and after they are scaled; under autocast the softmax's input and output, and what it casts. And a causal mask.
         each_score = (model.how.width + 2.0 * model.how.residual if mode == AUTOCAST else 2.0 * model.how.width) * shared.heads
@@ -164,6 +164,6 @@ def kept_scores(step: StageStep) -> Moment:
     model, placed, stage, own, micro = step.rank.model, step.rank.placed, step.rank.stage, step.rank.own, step.micro
     pairs = model.lengths.decoder / placed.context * model.lengths.decoder
     masks = (3.0 * model.how.residual * model.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
-    encoded = micro.final_encoder + (0.0 if model.encoded_kept else micro.encoded)
+    encoded = micro.encoder_norm_kept + (0.0 if model.encoded_kept else micro.encoded)
     begun = _before_scores(step, model.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
     return _forward(step, stage.last * (masks + encoded + begun))

@@ -1,4 +1,4 @@
-"""What a moment of a training step takes place in: all that a pipeline stage holds whatever its blocks are at.
+"""What several moments of a training step share: all that a pipeline stage holds whatever its blocks are at.
 
 Computed once a stage: what autograd keeps, autocast's copies of the weights, and how far the gradients have come at the
 milestones of a backward pass. ``moments`` adds what only one moment has.
@@ -16,7 +16,7 @@ from ..device.states import HeldStates, ModelStates
 from .micro_batch import MicroBatch
 from .moment import Moment
 
-# ModelStates in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
+# States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
 WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
 
 
@@ -48,42 +48,39 @@ NO_CASTS = Casts(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far the gradients have come, in bytes, and the states that stand with them at the milestones of a backward pass."""
+class GradientProgress:
+    """How far the gradients of a backward pass have come: the states that stand with them, at its milestones."""
 
     states: ModelStates
     element_bytes: float  # of a gradient that stays on the device
-    standing: Number  # from earlier micro-batches
-    at_head: Number  # those of the head with them
-    almost: Number  # those of all but the stage's first block and the token table
-    table: Number  # the token table's own, whole
-    before: HeldStates  # nothing of this micro-batch yet
-    after_head: HeldStates
-    nearly: HeldStates  # ``almost``
+    table: Number  # bytes of the whole gradient of the token table
+    at_start: HeldStates  # none of this micro-batch; those of earlier ones where they are accumulated
+    after_head: HeldStates  # those of the head are there
+    before_first_block: HeldStates  # all but those of the stage's first block and of the token table, which come last
     complete: HeldStates
 
     def of(self, elements: Number) -> Number:
         """Gradients of as many elements of a rank, as they are sharded."""
         return elements * self.element_bytes / self.states.gradients_over
 
-    def grown(self, so_far: Number, more: Number) -> HeldStates:
-        """The states when more gradients have come."""
-        return self.states.having(minimum(self.states.gradients, so_far + more))
+    def grown(self, so_far: HeldStates, more: Number) -> HeldStates:
+        """The states when more gradients have come, in bytes."""
+        return self.states.having(minimum(self.states.gradients, so_far.gradients + more))
 
     def missing(self, whole: Number) -> HeldStates:
         """The states while some, in bytes before sharding, are still to come."""
-        return self.states.having(maximum(self.standing, self.states.gradients - whole / self.states.gradients_over))
+        return self.states.having(maximum(self.at_start.gradients, self.states.gradients - whole / self.states.gradients_over))
 
 
 @dataclass(slots=True)
 class StageStep:
-    """All of it for one stage, in bytes."""
+    """One stage in a training step, in bytes."""
 
     rank: StageOnRank
     micro: MicroBatch
     saved: Saved
     casts: Casts
-    gradients: Progress
+    gradients: GradientProgress
     fixed: Number  # transients throughout the step: workspaces, buckets, images
     forward_fixed: Number  # with the weights gathered for a block
     backward_fixed: Number  # and with the gradients that wait for their reduction
@@ -100,7 +97,7 @@ class StageStep:
 
     def forward(self, activations: Number, *transients: Number) -> Moment:
         """A moment inside the blocks of a forward pass."""
-        return self.moment("forward", self.gradients.before, activations, 0.0, self.forward_fixed, *transients)
+        return self.moment("forward", self.gradients.at_start, activations, 0.0, self.forward_fixed, *transients)
 
     def backward(self, states: HeldStates, activations: Number, *transients: Number) -> Moment:
         """A moment inside the blocks of a backward pass, or behind them."""
@@ -208,23 +205,23 @@ def _casts(rank: StageOnRank) -> Casts:
     return Casts(every, kept, block, head, kept - head)
 
 
-def _progress(rank: StageOnRank) -> Progress:
+def _progress(rank: StageOnRank) -> GradientProgress:
     run, model, placed, stage, own, states = rank.run, rank.model, rank.placed, rank.stage, rank.own, rank.states
     precision, width, gradients = run.precision, model.how.width, states.gradients
     element_bytes = 0.0 if "gradients" in rank.host else precision.gradient_bytes
     complete = states.having(gradients)
     if model.stack.sharding.persistent_gradients:  # buffers that live through the whole step
         table = own.trained_embedding * width
-        return Progress(states, element_bytes, gradients, gradients, gradients, table, complete, complete, complete, complete)
+        return GradientProgress(states, element_bytes, table, complete, complete, complete, complete)
     table = own.trained_embedding * max(precision.gradient_bytes, width)
     standing = where(placed.micro_batches > 1, gradients, 0.0)
-    at_head = maximum(standing, (own.trained_head + model.outside.adapters * stage.last) * element_bytes / states.gradients_over)
+    of_head = (own.trained_head + model.outside.adapters * stage.last) * element_bytes / states.gradients_over
     still_missing = own.trained_block * precision.gradient_bytes
     if not model.head.tied_trained:
         still_missing = still_missing + table
     almost = maximum(standing, gradients - still_missing / states.gradients_over)
-    before, after_head, nearly = map(states.having, (standing, at_head, almost))
-    return Progress(states, element_bytes, standing, at_head, almost, table, before, after_head, nearly, complete)
+    start, after_head, before_first = map(states.having, (standing, maximum(standing, of_head), almost))
+    return GradientProgress(states, element_bytes, table, start, after_head, before_first, complete)
 
 
 def _fixed(rank: StageOnRank, micro: MicroBatch) -> Number:
