@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from service.estimation.memory.blocks.trained_model import trained_model
-from service.estimation.memory.device.host import host_bytes
+from service.estimation.memory.device.stage_on_rank import host_bytes
 from service.estimation.placement import held_on_host
 from service.estimation.run import Run
 from service.kit.merge_patch import both

@@ -24,7 +24,7 @@ from typing import Any
 
 from service.estimation import memory
 from service.estimation.memory.blocks.trained_model import trained_model
-from service.estimation.memory.peaks.intervals import interval, unlike
+from service.estimation.memory.peaks.figures import interval, unlike
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.estimation.stacks.megatron import MEGATRON_DEEPSPEED

@@ -1,7 +1,6 @@
 """Bytes that the blocks of a model keep on one rank, and how many of their parameters it has, before sharding.
 
-Symbols: t tensor parallel ranks, T tokens of a micro-batch on one rank. What a block keeps of a token are the coefficients of its
-kind (``Kept``); here they meet a layout and a batch, and broadcast over both.
+What a block keeps of a token are the coefficients of its kind (``Kept``); here they meet a layout and a batch.
 """
 
 from __future__ import annotations

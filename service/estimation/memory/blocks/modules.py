@@ -1,9 +1,8 @@
 """What every module of a block keeps from its forward to its backward pass: what autograd saves.
 
-Symbols: h hidden size, q = query heads x head size, kv likewise for keys, f intermediate size, r adapter rank; a
-width is the bytes of one element. The rules themselves (which module copies what) are the stack's table; this file
-knows only which tensors a decoder block has. For Hugging Face the sums reproduce the counts of PyTorch's own
-saved-tensor hooks (tests/cases/oracle.jsonl, ``saved``), e.g. 16h + 8 + 4q + 4kv + 4 heads + 8f for Llama in bf16.
+Beside the package's symbols: q = query heads x head size, kv likewise for keys. The rules themselves (which module copies what)
+are the stack's table; this file knows only which tensors a decoder block has. For Hugging Face the sums reproduce the counts of
+PyTorch's own saved-tensor hooks (tests/cases/oracle.jsonl, ``saved``), e.g. 16h + 8 + 4q + 4kv + 4 heads + 8f for Llama in bf16.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What one device holds of the model: its pipeline stage, model states and their sharding, and what lies in host memory."""
+"""What one device holds of the model, whatever it computes: its pipeline stage, model states and their sharding, host memory."""

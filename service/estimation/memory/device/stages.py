@@ -1,7 +1,6 @@
-"""Which pipeline stages can be the peak, and what each holds.
+"""Which pipeline stages can be the peak, and what a rank has of each: parameters before sharding, and the bytes its blocks keep.
 
-Plain arithmetic that broadcasts over the fields of ``Layout`` and ``Batch``. Symbols: t tensor, p pipeline, c context, d
-data, e expert parallel ranks, m micro-batches a step, v virtual stages.
+Beside the package's symbols: v virtual stages of an interleaved schedule.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import numpy as np
 
 from ...numeric import Number, ceil, floor, indicator, minimum, where
 from ...placement import Placement
+from ..amounts import add, larger
+from ..blocks.kept import BlockOnRank
 from ..blocks.trained_model import TrainedModel
 
 
@@ -72,3 +73,78 @@ def stages(model: TrainedModel, placed: Placement) -> list[Stage]:
         Stage(second, False, pair, middle, alive(second)),
         Stage(p - 1, False, 1.0 - alone, end, alive(p - 1)),
     ]
+
+
+@dataclass(slots=True)
+class StageShare:
+    """One stage of a model on one rank, before sharding over data-parallel ranks; counts in elements."""
+
+    weights: Number = 0.0  # of the base model
+    experts: Number = 0.0  # of them, in experts
+    quantized: Number = 0.0
+    adapters: Number = 0.0
+    trained: Number = 0.0  # of the base model's
+    trained_experts: Number = 0.0
+    matrices: Number = 0.0  # counted where they are cast
+    cast_block: Number = 0.0  # of them, those of the largest block
+    embedding: Number = 0.0  # token table and head
+    trained_embedding: Number = 0.0
+    trained_head: Number = 0.0  # of an untied head
+    block: Number = 0.0  # the largest block
+    trained_block: Number = 0.0
+    kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
+    kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
+    kept_attention: Number = 0.0  # of that, without its MLP (where a moment between the two can be the peak)
+    trained_attention: Number = 0.0  # of the largest block
+    blocks: Number = 0.0
+
+
+def share_of(model: TrainedModel, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
+    """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
+    total = StageShare()
+    for kind, own, count in zip(model.kinds, each, stage.counts, strict=True):
+        present = minimum(count, 1.0)
+        total.weights = add(total.weights, own.weights * count)
+        if model.casts:
+            total.matrices = add(total.matrices, own.matrices * count)
+            total.cast_block = larger(total.cast_block, own.matrices * present)
+        total.trained = add(total.trained, own.trained * count)
+        if kind.weights.experts:
+            total.experts = add(total.experts, own.experts * count)
+            if kind.weights.trained_experts:
+                total.trained_experts = add(total.trained_experts, own.trained_experts * count)
+        if kind.adapters:
+            total.adapters = add(total.adapters, kind.adapters * count)
+        if kind.quantized:
+            total.quantized = add(total.quantized, (own.weights - kind.weights.whole) * count)
+        total.block = larger(total.block, own.weights * present)
+        total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
+        total.kept_block = larger(total.kept_block, own.kept * present)
+        if model.score_gradients or model.ends_without_table or model.hands_on_bias or kind.weights.experts:
+            total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
+            total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
+        total.kept = add(total.kept, own.held * count)
+        total.blocks = add(total.blocks, count)
+    _outside(model, stage, placed, total)
+    return total
+
+
+def _outside(model: TrainedModel, stage: Stage, placed: Placement, total: StageShare) -> None:
+    """Token table, head and final norm; a tied head on another stage is a copy of the table there."""
+    t, last = placed.tensor, stage.last
+    tied = model.outside.head == 0.0 and model.head.outputs > 0
+    if stage.first:
+        total.embedding = (model.outside.embedding + last * model.outside.head) / t
+        total.trained_embedding = model.outside.trained_embedding / t
+    else:
+        total.embedding = last * ((model.outside.embedding if tied else model.outside.head) / t)
+        total.trained_embedding = last * (model.outside.trained_embedding / t) if tied else 0.0
+    total.trained_head = last * (model.outside.trained_head / t)
+    total.weights = total.weights + total.embedding + last * model.outside.rest
+    total.trained = add(add(total.trained, total.trained_embedding), add(total.trained_head, last * model.outside.trained_rest))
+    if model.outside.adapters:
+        total.adapters = add(total.adapters, last * model.outside.adapters)
+    if model.casts:
+        total.matrices = total.matrices + last * (model.how.hidden * model.head.outputs / t + model.outside.rest_matrices)
+    if model.head.quantized:
+        total.quantized = total.quantized + last * (model.outside.head / t)

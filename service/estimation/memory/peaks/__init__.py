@@ -1,1 +1,1 @@
-"""The three peaks of the worst device, their gaps and intervals, and the items that describe them."""
+"""The peaks of the worst device: found (``worst``), corrected and bounded (``figures``), described (``items``), quoted (``estimate``)."""

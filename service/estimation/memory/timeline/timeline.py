@@ -1,8 +1,4 @@
-"""All moments of a training step, stage by stage: which exist for which models and layouts.
-
-Plain arithmetic that broadcasts over ``Layout`` and ``Batch`` (``numeric`` rules): one quote and a search of 100,000 layouts
-use the same expressions.
-"""
+"""All moments of a training step, stage by stage: which exist for which models and layouts."""
 
 from __future__ import annotations
 
