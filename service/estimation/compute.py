@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .by_identity import ByIdentity
 from .flops import CROSS, DECODER, ENCODER, MODEL, Convention, Flops, Pairs, Terms, model_flops
 from .items import Item, unknown
-from .numeric import Number
+from .numeric import Number, one
 from .parameters import Parameters
 from .recomputation import repeated
 from .run import Run
@@ -114,23 +114,30 @@ def _both(terms: Flops) -> Terms:
 # -- figures -----------------------------------------------------------------------------------------------------------
 def executed(run: Run, work: Workload) -> Executed | None:
     """FLOPs that the framework executes in the whole run; None where lengths or shape are not known."""
-    if not run.architecture.shape_known or work.reason is not None or work.sequences is None:
+    sequences, passes = work.sequences, work.forward_passes
+    if not run.architecture.shape_known or work.reason is not None or sequences is None or passes is None:
         return None
     terms = executed_terms(run)
     rows = work.tensor
     attended = work.attended if _variable_length(run) else rows
     tokens = _tokens(rows)
 
+    def linear(part: Terms) -> Number:
+        return part.linear_at(tokens, sequences, passes)
+
+    def core(part: Terms) -> Number:
+        return _attention(part, attended, False)
+
     def at(part: Terms) -> Number:
-        linear = part.linear_at(tokens, work.sequences, work.forward_passes)
-        return exact(linear + _attention(part, attended, False))
+        return exact(linear(part) + core(part))
 
-    return Executed(at(terms.forward), at(terms.backward), _recomputed(run, terms, tokens, work, attended, at))
+    return Executed(at(terms.forward), at(terms.backward), _recomputed(run, terms, at, linear, core))
 
 
-def _recomputed(
-    run: Run, terms: Flops, tokens: dict[str, Number], work: Workload, attended: tuple[Rows, ...], at: Callable[[Terms], Number]
-) -> Number:
+Count = Callable[[Terms], Number]
+
+
+def _recomputed(run: Run, terms: Flops, at: Count, linear: Count, core: Count) -> Number:
     """FLOPs that checkpointing computes again: blocks up to their last saved value, or what the stack's selective mode repeats."""
     if run.activation_checkpointing == "none":
         return 0
@@ -138,9 +145,9 @@ def _recomputed(
         return at(terms.recompute_reentrant if run.software.checkpoint_reentrant else terms.recompute)
     shares = repeated(run)
     # The shares are of whole blocks, which reentrant checkpointing runs to their end.
-    products = terms.recompute_reentrant.linear_at(tokens, work.sequences, work.forward_passes) if shares.products else 0
-    core = _attention(terms.recompute_attention, attended, False) if shares.attention else 0
-    return exact(products * shares.products + core * shares.attention)
+    products = linear(terms.recompute_reentrant) if shares.products else 0
+    attention = core(terms.recompute_attention) if shares.attention else 0
+    return exact(products * shares.products + attention * shares.attention)
 
 
 def _variable_length(run: Run) -> bool:
@@ -219,7 +226,7 @@ def _model_items(run: Run, work: Workload, values: Mapping[str, Number | None]) 
             code=code,
             section="compute",
             quantity="flops",
-            expected=values[code],
+            expected=one(values[code]),
             formula=formula,
             parent=parent,
             assumptions=() if parent else notes,
@@ -249,7 +256,7 @@ def _rule_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -
             result.append(unknown(code, "compute", "flops", work.reason or "tokens are not known", formula=formula))
         else:
             notes = ("adapters on a frozen base: no weight gradients of the base",) if factor == 4 else ()
-            item = Item(code=code, section="compute", quantity="flops", expected=values[code], formula=formula, assumptions=notes)
+            item = Item(code=code, section="compute", quantity="flops", expected=one(values[code]), formula=formula, assumptions=notes)
             result.append(item)
     return result
 
@@ -290,7 +297,7 @@ def _executed_items(run: Run, work: Workload, values: Mapping[str, Number | None
             code=code,
             section="compute",
             quantity="flops",
-            expected=values[code],
+            expected=one(values[code]),
             formula=formula,
             parent=parent,
             assumptions=() if parent else notes,

@@ -17,6 +17,7 @@ from .correction import Corrections, stated
 from .items import Item, Items
 from .memory import MemoryEstimate
 from .memory.peaks.figures import Fits
+from .numeric import one
 from .parameters import Parameters
 from .post_training import Pace
 from .run import Run
@@ -59,14 +60,14 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     items = Items()
     items.extend(tokens.items(run, work))
     items.extend(compute.items(run, work, flops))
-    items.extend(scaling_items.items(run, counts.active, work.input_tokens))
+    items.extend(scaling_items.items(run, counts.active, inputs.tokens))
     items.extend(speed_items.items(driven.speed, plain.speed, inputs.steps))
     reserved = _wall_clock(items, driven, plain, measured)
     items.extend(speed_items.throughput_items(inputs, driven.speed, plain.speed, _amounts(work), _full_steps(run, work)))
     items.extend(speed_items.utilisation_items(run, driven.speed, plain.speed, inputs.flops))
     items.extend(used.items)
     items.extend(
-        storage.items(run, driven.written, plain.written, unique_tokens=work.unique_tokens, steps=inputs.steps, corrections=measured)
+        storage.items(run, driven.written, plain.written, unique_tokens=one(work.unique_tokens), steps=inputs.steps, corrections=measured)
     )
     items.extend(reserved)
     _device_hours(items, run, counts, work, driven, plain)
@@ -99,17 +100,17 @@ def training_device_hours(run: Run, corrections: Corrections | None = None) -> f
 
 # -- what the speed is told from ---------------------------------------------------------------------------------------
 def _speed_inputs(run: Run, counts: Parameters, work: Workload, flops: compute.Figures) -> SpeedInputs:
-    read = work.input_tokens
+    read = one(work.input_tokens)
     counted = CountedFlops(
-        six_nd=flops["compute.6nd"],
-        causal=flops["compute.training"],
-        full_attention=flops["compute.training_full_attention"],
-        recompute=flops["compute.recompute"],
+        six_nd=one(flops["compute.6nd"]),
+        causal=one(flops["compute.training"]),
+        full_attention=one(flops["compute.training_full_attention"]),
+        recompute=one(flops["compute.recompute"]),
         forward_6nd=None if read is None else 2.0 * counts.active * read,
     )
     return SpeedInputs(
         run=run,
-        steps=work.steps,
+        steps=one(work.steps),
         tokens=read,
         flops=counted,
         predicted=None if run.efficiency.given else step_time.predict(run, counts, work),
@@ -164,7 +165,7 @@ def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, measured: C
         clock=clock,
         reason="",
         written=Written(checkpoint=checkpoint, saves=wall_clock.saves(clock)),
-        seconds_per_forward_token=None if per_token is None else per_token.expected,
+        seconds_per_forward_token=None if per_token is None else one(per_token.expected),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .items import Item, unknown
+from .numeric import one
 from .run import Run
 from .spread import multiples
 
@@ -81,9 +82,9 @@ def preparation(run: Run) -> list[Item]:
                 code="cpu_hours.tokenization",
                 section="reserves",
                 quantity="cpu_hours",
-                expected=hours.expected,
-                low=hours.low,
-                high=hours.high,
+                expected=one(hours.expected),
+                low=one(hours.low),
+                high=one(hours.high),
                 formula="processed bytes x 640 core-seconds a gigabyte / 3600",
                 basis="prior",
                 assumptions=("a gigabyte of text in 20 s on about 32 cores (Hugging Face tokenizers)",),

@@ -13,6 +13,7 @@ from . import hours_off_device
 from .generation import ROLLOUT_BATCH, Decoded, decode
 from .item_sums import whole
 from .items import Basis, Item, unknown
+from .numeric import one
 from .parameters import Parameters
 from .run import Run
 from .spread import Spread, exactly
@@ -118,7 +119,7 @@ def _parts(run: Run, workload: Workload, parameters: Parameters, pace: Pace, rol
         read = rollouts.tokens
         if not sampling:
             cached = wanted.reference == "cached" and workload.unique_tokens is not None
-            read = workload.unique_tokens if cached else workload.input_tokens
+            read = one(workload.unique_tokens if cached else workload.input_tokens)
         yield _passes("reference", read, 1.0, REFERENCE_READS[sampling, wanted.reference], pace)
     if size is not None and (sampling or (objective != "reward_model" and rollouts.tokens)):
         said = f"a reward model of {wanted.reward_parameter_count:.4g} parameters reads every rollout"
@@ -245,14 +246,14 @@ def _item(part: Part, plain: Part, hours_per_second: float) -> Item:
         code=code,
         section="reserves",
         quantity="device_hours",
-        expected=hours.expected,
+        expected=one(hours.expected),
         formula=part.formula,
         basis=part.basis,
-        low=hours.low,
-        high=hours.high,
+        low=one(hours.low),
+        high=one(hours.high),
         assumptions=part.words,
         parent=GENERATION,
-        uncalibrated=None if before == part.seconds.expected else before * hours_per_second,
+        uncalibrated=None if before == part.seconds.expected else one(before * hours_per_second),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from .item_sums import whole
 from .items import Item, unknown
+from .numeric import one
 from .run import Run
 from .spread import prior
 
@@ -74,14 +75,14 @@ def rerun(run: Run, run_hours: Item) -> Item:
         code="device_hours.rerun",
         section="reserves",
         quantity="device_hours",
-        expected=hours * share.expected,
-        low=hours * share.low,
-        high=hours * share.high,
+        expected=one(hours * share.expected),
+        low=one(hours * share.low),
+        high=one(hours * share.high),
         formula=RERUN_FORMULA,
         basis="prior",
         assumptions=RERUN_WORDS + SMALL_RERUN_WORDS if small else RERUN_WORDS,
         parent=parent,
-        uncalibrated=None if run_hours.uncalibrated is None else run_hours.uncalibrated * share.expected,
+        uncalibrated=one(None if run_hours.uncalibrated is None else run_hours.uncalibrated * share.expected),
     )
 
 

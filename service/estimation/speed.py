@@ -80,7 +80,7 @@ class SpeedInputs:
     """What the speed is told from, whatever corrections there are."""
 
     run: Run
-    steps: int | None
+    steps: float | None
     tokens: float | None
     flops: CountedFlops
     predicted: StepTime | None  # None where ``why_not`` says why
@@ -139,7 +139,7 @@ def of_prediction(predicted: StepTime, steps: Number, correction: Factor | None)
     return PredictedTime(parts, step, step * steps)
 
 
-def _each(training: Spread, steps: int | None) -> Spread | None:
+def _each(training: Spread, steps: float | None) -> Spread | None:
     """One step of them all; None where their number is not known."""
     return training.times(1 / steps) if steps else None
 

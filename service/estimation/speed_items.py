@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .correction import Factor
 from .items import Item, unknown
-from .numeric import Number
+from .numeric import Number, one
 from .run import Run
 from .speed import CONVENTIONS, NO_STEPS, CountedFlops, Speed, SpeedInputs
 from .spread import Spread
@@ -15,7 +15,7 @@ from .step_time.seconds import FORMULAS
 _CONVENTION_CODES = (("mfu_6nd", "6nd"), ("mfu_causal", "causal"), ("mfu_full_attention", "full_attention"))
 
 
-def items(speed: Speed, plain: Speed, steps: int | None) -> list[Item]:
+def items(speed: Speed, plain: Speed, steps: float | None) -> list[Item]:
     """``time.step`` with its parts, and ``time.training``; ``plain`` is the speed without corrections."""
     bound = speed.lower_bound
     formula = "steps x time.step" if steps else "as assumed"
@@ -46,11 +46,11 @@ def items(speed: Speed, plain: Speed, steps: int | None) -> list[Item]:
             code="time.step." + name,
             section="time",
             quantity="seconds",
-            expected=seconds,
+            expected=one(seconds),
             formula=FORMULAS.get(name, ""),
             basis=speed.basis,
             parent="time.step",
-            uncalibrated=None if said is None else plain.parts[name],
+            uncalibrated=one(None if said is None else plain.parts[name]),
         )
         for name, seconds in speed.parts.items()
     ]
@@ -62,11 +62,11 @@ def _time(code: str, seconds: Spread, plain: Spread, correction: Factor | None) 
         code=code,
         section="time",
         quantity="seconds",
-        expected=seconds.expected,
+        expected=one(seconds.expected),
         formula="",
-        low=seconds.low,
-        high=seconds.high,
-        uncalibrated=plain.expected if correction is not None else None,
+        low=one(seconds.low),
+        high=one(seconds.high),
+        uncalibrated=one(plain.expected if correction is not None else None),
         n=correction.n if correction is not None else None,
         factor=correction.factor if correction is not None else None,
     )
@@ -103,11 +103,11 @@ def utilisation_items(run: Run, speed: Speed, plain: Speed, flops: CountedFlops)
                 section="time",
                 quantity="fraction",
                 formula=formula,
-                expected=work / (time.expected * capacity) if stated is None else stated,
-                low=work / (time.high * capacity) if stated is None else stated,
-                high=work / (time.low * capacity) if stated is None else stated,
+                expected=one(work / (time.expected * capacity) if stated is None else stated),
+                low=one(work / (time.high * capacity) if stated is None else stated),
+                high=one(work / (time.low * capacity) if stated is None else stated),
                 basis=speed.basis if stated is None or given.pilot else "given",
-                uncalibrated=None if speed is plain or stated is not None else work / (before.expected * capacity),
+                uncalibrated=one(None if speed is plain or stated is not None else work / (before.expected * capacity)),
             )
         )
     return result
@@ -139,11 +139,11 @@ def throughput_items(
                 section="time",
                 quantity="per_second",
                 formula=formula,
-                expected=amount * share / time.expected if stated is None else stated,
-                low=amount * share / time.high if stated is None else stated,
-                high=amount * share / time.low if stated is None else stated,
+                expected=one(amount * share / time.expected if stated is None else stated),
+                low=one(amount * share / time.high if stated is None else stated),
+                high=one(amount * share / time.low if stated is None else stated),
                 basis=speed.basis,
-                uncalibrated=None if speed is plain or stated is not None else amount * share / before.expected,
+                uncalibrated=one(None if speed is plain or stated is not None else amount * share / before.expected),
             )
         )
     return result

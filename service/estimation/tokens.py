@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from .items import Item, unknown
-from .numeric import Number, ceil_divide, is_array
+from .numeric import Number, ceil_divide, is_array, one
 from .run import Run
 
 NO_LENGTH = "sequence_length is not given"
@@ -47,12 +47,16 @@ class Workload:
     longest_decoder_sequence: int | None
     attended: tuple[Rows, ...]  # the lengths within which tokens attend to each other
     tensor: tuple[Rows, ...]  # the rows that the kernels see
-    forward_passes: Number  # of one micro-batch on one data-parallel rank
+    forward_passes: Number | None  # of one micro-batch on one data-parallel rank
     reason: str | None = None  # why something is None
     assumptions: tuple[str, ...] = ()
     target_reason: str | None = None
 
 
+@overload
+def exact(value: float) -> float: ...
+@overload
+def exact(value: Number) -> Number: ...
 def exact(value: Number) -> Number:
     """An integer where it is one that a double holds exactly, else a double."""
     if isinstance(value, int):
@@ -62,13 +66,20 @@ def exact(value: Number) -> Number:
     return value
 
 
-def _times(count: int, epochs: float) -> Number:
+@overload
+def _times(count: float, epochs: float) -> float: ...
+@overload
+def _times(count: Number, epochs: float) -> Number: ...
+def _times(count: Number, epochs: float) -> Number:
     """``count`` read ``epochs`` times: whole where epochs are."""
     return count * int(epochs) if epochs == int(epochs) else count * epochs
 
 
 def _total(rows: Iterable[Rows], power: int) -> Number:
-    return sum((row.count * row.length**power for row in rows), 0)
+    total: Number = 0
+    for row in rows:
+        total = total + row.count * row.length**power
+    return total
 
 
 def workload(run: Run) -> Workload:
@@ -238,7 +249,7 @@ def _steps(elements: Number, global_batch: Number) -> Number:
 
 
 def _packed(
-    run: Run, inputs: Number, rows: tuple[Rows, ...], longest: int, notes: list[str]
+    run: Run, inputs: float, rows: tuple[Rows, ...], longest: int, notes: list[str]
 ) -> tuple[tuple[Rows, ...] | None, tuple[Rows, ...], Number, int, str | None]:
     """Samples joined to full sequences: (tensor rows, attended rows, batch elements, longest, reason)."""
     length = run.sequence_length
@@ -345,7 +356,7 @@ def items(run: Run, work: Workload) -> list[Item]:
         else:
             basis: Any = "given" if name == "input" and run.data.histogram is None else "formula"
             result.append(
-                Item(code=code, section="tokens", quantity="tokens", expected=value, formula=formula, basis=basis, assumptions=notes)
+                Item(code=code, section="tokens", quantity="tokens", expected=one(value), formula=formula, basis=basis, assumptions=notes)
             )
 
     item("input", work.input_tokens, read)

@@ -193,7 +193,7 @@ def _priced(each: Pass, number: int, columns: dict[str, Values], held: int | Non
 
 def _times(run: Run, counts: Parameters, work: Workload, predicted: StepTime, corrections: Corrections) -> tuple[Any, Any]:
     """Seconds of pure training and of the whole job, corrected as a quote is."""
-    if run.hardware is None:
+    if run.hardware is None or work.steps is None:
         raise Invalid("The step time of the run cannot be predicted")
     time = of_prediction(predicted, work.steps, corrections.get("time.step"))
     checkpoint = storage.corrected(storage.checkpoint_bytes(run, counts), corrections)

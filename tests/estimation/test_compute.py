@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,11 @@ FLOPS_ROWS = [row for row in rows("oracle.jsonl") if row["kind"] == "flops"]
 def items(run: Run) -> dict[str, Item]:
     """The compute items of a run by code."""
     work = tokens.workload(run)
-    return {item.code: item for item in compute.items(run, work, compute.figures(run, work, count(run)))}
+    return {item.code: item for item in compute.items(run, work, figures(run))}
+
+
+def figures(run: Run) -> dict[str, Any]:
+    return dict(compute.figures(run, tokens.workload(run), count(run)))
 
 
 def test_every_oracle_row_of_flops() -> None:
@@ -183,12 +188,20 @@ def test_search_and_quote_are_one() -> None:
     histogram = ((100, 50, 7), (700, 200, 5), (30, 900, 4))
     micros, totals = np.array([1, 2, 4]), np.array([8, 8, 16])
     data = Data(histogram=histogram, packing="none")
-    together = items(a_run(model, data, batch=(micros, 1, totals), sequence_length=1024))
+    together = figures(a_run(model, data, batch=(micros, 1, totals), sequence_length=1024))
     for index, (micro, total) in enumerate(zip(micros, totals, strict=True)):
-        alone = items(a_run(model, data, batch=(int(micro), 1, int(total)), sequence_length=1024))
-        for code, item in alone.items():
-            value = together[code].expected
-            assert float(value[index] if isinstance(value, np.ndarray) else value) == float(item.expected), code
+        alone = figures(a_run(model, data, batch=(int(micro), 1, int(total)), sequence_length=1024))
+        for code, single in alone.items():
+            value = together[code]
+            assert float(value[index] if isinstance(value, np.ndarray) else value) == float(single), code
+
+
+def test_items_are_those_of_one_quote() -> None:
+    """A search has figures alone: described as items, its arrays would be answered as numbers."""
+    batches = np.array([1.0, 2.0]), 1, np.array([8.0, 8.0])
+    run = a_run(oracle_model("llama-3.1-8b"), Data(histogram=((100, 50, 7),), packing="none"), batch=batches, sequence_length=1024)
+    with pytest.raises(TypeError, match="single quote"):
+        items(run)
 
 
 def test_a_parameter_count_alone_says_so() -> None:

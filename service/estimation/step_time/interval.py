@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..numeric import one
 from ..parameters import Parameters
 from ..spread import prior
 from .coefficients import RANGES, SEEN, UNSEEN
@@ -59,7 +60,7 @@ def interval_of(known: PredictableRun, parameters: Parameters) -> Interval:
     if name not in SEEN:
         bounds = prior(1.0, UNSEEN[0], UNSEEN[1], known.run.interval_coverage)
         basis = "errors on sources left out of the fit: no measured run has this stack, device and method"
-        return Interval(low=bounds.low, high=bounds.high, cell=None, basis=basis)
+        return Interval(low=one(bounds.low), high=one(bounds.high), cell=None, basis=basis)
     outside = doublings(known, parameters, name)
     share = min(1.0, PER_DOUBLING * sum(outside.values()))
     low, high = SEEN[name]
@@ -71,4 +72,4 @@ def interval_of(known: PredictableRun, parameters: Parameters) -> Interval:
     if outside:
         basis += "; wider because " + ", ".join(f"{size} lies {value:.1f} doublings outside" for size, value in outside.items())
     bounds = prior(1.0, low, high, known.run.interval_coverage)
-    return Interval(low=bounds.low, high=bounds.high, cell=name, basis=basis)
+    return Interval(low=one(bounds.low), high=one(bounds.high), cell=name, basis=basis)

@@ -52,8 +52,8 @@ class WallClock:
         for name, value in self.unscaled().items():
             if value is None or self.restarts is None:
                 return None
-            scaled = name != "training" and self.beside_scale is not None
-            result = result + (value * self.beside_scale if scaled else value)
+            scale = None if name == "training" else self.beside_scale
+            result = result + (value if scale is None else value * scale)
         return None if self.restarts is None else where(self.restarts.progress > 0, result, float("inf"))
 
 

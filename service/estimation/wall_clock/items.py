@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..correction import Factor
 from ..item_sums import scaled, whole
 from ..items import Basis, Item, unknown
-from ..numeric import Number, ceil_divide
+from ..numeric import Number, ceil_divide, one
 from ..run import Run
 from ..spread import Spread, multiples
 from ..storage import Saves
@@ -66,11 +66,12 @@ def items(timed: TimedRun, clock: WallClock, plain: WallClock, training: Item, w
         "data_stall": _data_stall(run, clock, plain),
         "restarts": _restarts(clock, causes),
     }
-    if whole_jobs is not None and clock.beside_scale is not None:
+    scale = one(clock.beside_scale)
+    if whole_jobs is not None and scale is not None:
         for name in BESIDE_TRAINING:
-            described[name] = _rescaled(described[name], clock.beside_scale, whole_jobs)
-        causes = [_rescaled(item, clock.beside_scale, whole_jobs) for item in causes]
-        kinds = [_rescaled(item, clock.beside_scale, whole_jobs) for item in kinds]
+            described[name] = _rescaled(described[name], scale, whole_jobs)
+        causes = [_rescaled(item, scale, whole_jobs) for item in causes]
+        kinds = [_rescaled(item, scale, whole_jobs) for item in kinds]
     total = _total(run, clock, [described[name] for name in PARTS], training, whole_jobs)
     found = [described[name] for name in BESIDE_TRAINING]
     found += causes
@@ -92,14 +93,14 @@ def _seconds(
         code="time." + name,
         section="time",
         quantity="seconds",
-        expected=expected,
+        expected=one(expected),
         formula=formula,
         basis=basis,
-        low=seconds.low,
-        high=seconds.high,
+        low=one(seconds.low),
+        high=one(seconds.high),
         assumptions=assumptions,
         parent=parent,
-        uncalibrated=None if plain == expected else plain,
+        uncalibrated=one(None if plain == expected else plain),
     )
 
 
@@ -316,10 +317,13 @@ def saves_without_time(run: Run, steps: Number | None, reason: str) -> Saves:
     """Checkpoints as far as steps alone tell them."""
     policy = run.checkpointing
     light = policy.weights_interval_steps
-    if steps is None and (policy.interval_steps is not None or light is not None):
-        return Saves(main=None, reason=reason)
-    tier = 0.0 if light is None else float(ceil_divide(steps, light))
-    if policy.interval_steps is not None:
+    tier = 0.0
+    if steps is None:
+        if policy.interval_steps is not None or light is not None:
+            return Saves(main=None, reason=reason)
+    elif light is not None:
+        tier = float(ceil_divide(steps, light))
+    if steps is not None and policy.interval_steps is not None:
         return Saves(main=float(ceil_divide(steps, policy.interval_steps)), weights_tier=tier)
     if policy.interval_seconds is not None:
         return Saves(main=None, weights_tier=tier, reason=reason)

@@ -125,7 +125,7 @@ def figures(timed: TimedRun) -> Saving:
         write=write,
         snapshot=snapshot,
         saves=saves,
-        light_saves=0 if every is None else ceil_divide(timed.steps, every),
+        light_saves=0 if every is None else ceil_divide(_steps(timed), every),
         interval=interval,
         save=blocked,
         light_save=light,
@@ -136,13 +136,22 @@ def figures(timed: TimedRun) -> Saving:
     )
 
 
+def _steps(timed: TimedRun) -> Number:
+    """Steps of a run whose cadence is told in them (``why_unknown`` has seen to it that their number is known)."""
+    if timed.steps is None:
+        raise ValueError(NO_STEPS_FOR_CADENCE)
+    return timed.steps
+
+
 def _cadence(timed: TimedRun, optimum: Number) -> tuple[Number, Number]:
     """Seconds between saves, at most the whole run, and their number, at least one."""
     policy, training = timed.run.checkpointing, timed.training.expected
+    interval: Number
+    saves: Number
     if policy.interval_steps is not None:
         if timed.step is None:
             raise ValueError(NO_STEPS_FOR_CADENCE)
-        interval, saves = policy.interval_steps * timed.step.expected, ceil_divide(timed.steps, policy.interval_steps)
+        interval, saves = policy.interval_steps * timed.step.expected, ceil_divide(_steps(timed), policy.interval_steps)
     elif policy.interval_seconds is not None:
         interval, saves = policy.interval_seconds + training * 0, ceil(training / policy.interval_seconds)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..items import Item, unknown
-from ..numeric import Number
+from ..numeric import Number, one
 from ..spread import multiples
 from . import interruptions, saving
 from .figures import WallClock
@@ -36,22 +36,22 @@ def items(timed: TimedRun, cadence: Saving, lost: Restarts, plain: WallClock) ->
             code="time.checkpoint_interval",
             section="time",
             quantity="seconds",
-            expected=cadence.interval,
+            expected=one(cadence.interval),
             formula=saving.chosen(run),
             assumptions=(f"{cadence.saves:.6g} saves in the run",),
-            uncalibrated=_moved(cadence.interval, before.interval),
+            uncalibrated=one(_moved(cadence.interval, before.interval)),
         ),
         Item(
             code="reserve.interruptions",
             section="reserves",
             quantity="count",
-            expected=lost.interruptions.expected,
-            low=lost.interruptions.low,
-            high=lost.interruptions.high,
+            expected=one(lost.interruptions.expected),
+            low=one(lost.interruptions.low),
+            high=one(lost.interruptions.high),
             formula="rate x devices x busy hours",
             basis=basis,
             assumptions=(interruptions.rate_words(run),),
-            uncalibrated=_moved(lost.interruptions.expected, lost_before.interruptions.expected),
+            uncalibrated=one(_moved(lost.interruptions.expected, lost_before.interruptions.expected)),
         ),
         _spares(timed, cadence),
     ]
@@ -63,10 +63,10 @@ def items(timed: TimedRun, cadence: Saving, lost: Restarts, plain: WallClock) ->
             code=OPTIMUM,
             section="time",
             quantity="seconds",
-            expected=cadence.optimum,
+            expected=one(cadence.optimum),
             formula=OPTIMUM_FORMULA,
             assumptions=(said,),
-            uncalibrated=_moved(cadence.optimum, before.optimum),
+            uncalibrated=one(_moved(cadence.optimum, before.optimum)),
         )
     )
     for code, interval, was in (
@@ -78,11 +78,11 @@ def items(timed: TimedRun, cadence: Saving, lost: Restarts, plain: WallClock) ->
                 code=code,
                 section="reserves",
                 quantity="fraction",
-                expected=cadence.lost_share(interval),
+                expected=one(cadence.lost_share(interval)),
                 formula=LOST_FORMULA,
                 basis=basis,
                 assumptions=(f"T = {interval:.4g} s, R = {cadence.restart.expected:.4g} s to detect, restart and load",),
-                uncalibrated=_moved(cadence.lost_share(interval), before.lost_share(was)),
+                uncalibrated=one(_moved(cadence.lost_share(interval), before.lost_share(was))),
             )
         )
     return result
@@ -102,9 +102,9 @@ def _spares(timed: TimedRun, cadence: Saving) -> Item:
         code="reserve.spare_devices",
         section="reserves",
         quantity="count",
-        expected=spread.expected,
-        low=spread.low,
-        high=spread.high,
+        expected=one(spread.expected),
+        low=one(spread.low),
+        high=one(spread.high),
         formula=SPARES_FORMULA,
         basis="prior",
         assumptions=SPARES_WORDS,

@@ -62,7 +62,8 @@ def corrected(run: Run, model: TrainedModel, found: Worst, factors: Mapping[str,
     """The figures of the worst device under the factors of measured peaks."""
     plain = {"allocated": found.allocated, "reserved": found.reserved, "process": found.process}
     scale: Number = factors["allocated"].factor if "allocated" in factors else 1.0
-    fragmentation, framework = found.fragmentation, found.framework
+    fragmentation = found.fragmentation
+    framework: Number = found.framework
     if "reserved" in factors:
         target = plain["reserved"] * factors["reserved"].factor
         if "allocated" not in factors:

@@ -9,6 +9,7 @@ from ...architecture import Architecture
 from ...by_identity import ByIdentity
 from ...correction import Corrections
 from ...items import Basis, Item, unknown
+from ...numeric import Number, one
 from ...parameters import Parameters
 from ...placement import Placement, held_on_host, place
 from ...run import Run, Sharding
@@ -76,12 +77,12 @@ def _values(figures: Figures) -> dict[str, float]:
     return {CODES[name]: value for name, value in values.items() if name in CODES}
 
 
-def _item(name: str, value: float, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
+def _item(name: str, value: Number, formula: str, *, basis: Basis = "formula", notes: tuple[str, ...] = ()) -> Item:
     return Item(
         code=CODES[name],
         section="memory",
         quantity="bytes",
-        expected=value,
+        expected=one(value),
         formula=formula,
         basis=basis,
         assumptions=notes,
@@ -106,15 +107,15 @@ def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, n
         code=code,
         section="memory",
         quantity="bytes",
-        expected=found.expected,
+        expected=one(found.expected),
         formula=formula,
         basis=basis,
-        low=found.low,
-        high=found.high,
+        low=one(found.low),
+        high=one(found.high),
         assumptions=notes,
         parent=PARENT_CODES.get(f"peak_{name}"),
         n=n,
-        factor=factor,
+        factor=one(factor),
     )
 
 

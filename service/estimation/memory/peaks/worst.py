@@ -218,5 +218,7 @@ def _joined(pieces: list[Worst]) -> Worst:
             return values[0]
         return np.concatenate([np.broadcast_to(value, length) for value, length in zip(values, lengths, strict=True)])
 
-    whole = {part.name: column([getattr(piece, part.name) for piece in pieces]) for part in fields(Worst) if part.name != "parts"}
+    whole: dict[str, Any] = {
+        part.name: column([getattr(piece, part.name) for piece in pieces]) for part in fields(Worst) if part.name != "parts"
+    }
     return Worst(**whole, parts=Parts(*(column(list(values)) for values in zip(*(piece.parts for piece in pieces), strict=True))))

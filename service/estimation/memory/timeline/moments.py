@@ -87,7 +87,9 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
     """
     model, placed, saved, gradients = step.rank.model, step.rank.placed, step.saved, step.gradients
-    kind, done, to_come = model.kinds[0], 0.0, 0.0
+    kind = model.kinds[0]
+    done: Number = 0.0
+    to_come: Number = 0.0
     for other, block, count in zip(model.kinds, each, step.rank.stage.counts, strict=True):
         if other.decoder:
             done = add(done, block.held * count)
