@@ -123,3 +123,23 @@ def test_a_request_that_is_given_up_does_not_stop_the_others(database: Database)
     asyncio.run(requests())
     writer.close()
     assert stored(database) == before + 2
+
+
+def test_an_application_that_is_started_again_stores_again(database: Database) -> None:
+    """Each start has a loop of its own; a request that the first one left behind does not hold up the second."""
+    store = Store()
+    writer = GroupWriter(database, store)
+    before = stored(database)
+
+    async def give_up() -> None:
+        request = asyncio.ensure_future(writer.write(row(1)))
+        await asyncio.sleep(0)
+        request.cancel()
+
+    asyncio.run(give_up())
+    writer.close()
+    asyncio.run(asyncio.wait_for(writer.write(row(2)), 20))
+    writer.close()
+    asyncio.run(asyncio.wait_for(writer.write(row(3)), 20))
+    writer.close()
+    assert stored(database) >= before + 2
