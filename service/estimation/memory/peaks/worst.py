@@ -6,7 +6,7 @@ One function serves one quote and a search: where layouts or batches are arrays,
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...numeric import Number, indicator, maximum, minimum
 from ...placement import Placement, place
 from ...run import Run
 from ..blocks.trained_model import TrainedModel
-from ..timeline.moment import BufferedStep, Moment, Parts
+from ..timeline.moment import BufferedStep, Moment, Parts, StageTimeline
 from ..timeline.timeline import timeline
 
 ROUNDING_LIMIT = 0.3  # of the allocated peak: a small job does not strand gigabytes
@@ -53,13 +53,26 @@ class Shown:
     peak: Moment
 
 
+class Live(NamedTuple):
+    """What is live at a moment, as far as gaps depend on it, in bytes."""
+
+    allocated: Number = 0.0
+    comes_and_goes: Number = 0.0
+    late: Number = 0.0
+    cached: Number = 0.0  # reserved for another phase all the while
+
+
+NOTHING = Live()
+
+
 @dataclass(slots=True)
 class _Fullest:
     """The moment at which most is held of all that were seen, layout by layout where there are many."""
 
     detailed: bool  # the parts of a search too
     rank: Number = 0.0  # what moments are compared by
-    held: tuple[Number, ...] = ()  # allocated, comes and goes, late, cached; then the parts
+    live: Live = NOTHING
+    parts: tuple[Number, ...] = ()
 
     def see(self, moment: Moment, comes_and_goes: Number | None = None) -> None:
         """Compare by what is allocated."""
@@ -71,21 +84,23 @@ class _Fullest:
             return
         active = moment.comes_and_goes if comes_and_goes is None else comes_and_goes
         parts = moment.parts if self.detailed else ()
-        self._take(better, moment.allocated, (moment.allocated, active, moment.late, 0.0, *parts))
+        self._take(better, moment.allocated, Live(moment.allocated, active, moment.late), parts)
 
-    def see_stage(self, rank: Number, fullest: _Fullest, cached: Number) -> None:
-        """Compare a stage's fullest moment by what is reserved while it lasts."""
+    def see_reserved(self, other: _Fullest, gap: Number) -> None:
+        """Compare the fullest moment of several with this one by what is reserved while they last."""
+        rank = other.live.allocated + gap
         better = rank > self.rank
         if isinstance(better, np.ndarray) or better:
-            self._take(better, rank, (*fullest.held[:3], cached, *fullest.held[4:]))
+            self._take(better, rank, other.live, other.parts)
 
-    def _take(self, better: Any, rank: Number, held: tuple[Number, ...]) -> None:
+    def _take(self, better: Any, rank: Number, live: Live, parts: tuple[Number, ...]) -> None:
         if not isinstance(better, np.ndarray):
-            self.rank, self.held = rank, held
+            self.rank, self.live, self.parts = rank, live, parts
             return
-        before = self.held or (0.0,) * len(held)
+        before = self.parts or (0.0,) * len(parts)
         self.rank = np.maximum(self.rank, rank)
-        self.held = tuple(_choose(better, new, old) for new, old in zip(held, before, strict=True))
+        self.live = Live(*(_choose(better, new, old) for new, old in zip(live, self.live, strict=True)))
+        self.parts = tuple(_choose(better, new, old) for new, old in zip(parts, before, strict=True))
 
 
 def _choose(better: Any, new: Number, old: Number) -> Number:
@@ -112,30 +127,33 @@ def worst_shown(run: Run, model: TrainedModel, placed: Placement) -> tuple[Worst
 
 def _worst(run: Run, model: TrainedModel, placed: Placement, detailed: bool, shown: dict[tuple[int, str], Moment] | None) -> Worst:
     """With ``shown`` the fullest moment of each phase and stage is put there."""
-    rule, count = model.stack.overheads, communicators(run)
-    communication = count * rule.communicator_bytes
-    outside = rule.framework_bytes + communication
+    beyond = beyond_tensors(run, model)
     found = _Fullest(detailed)
     for stage in timeline(run, model, placed, shown=shown is not None):
-        if stage.buffered_step is None:
-            for moment in stage.step:
-                found.see(moment)
+        if model.stack.step_buffers:  # an engine may hold back memory that no moment's tensors are in
+            for fullest in _fullest_of_an_engine(stage, detailed):
+                found.see_reserved(fullest, fragmentation(run, model, beyond, fullest.live)[0])
         else:
-            inside, cached = _with_buffers(stage.step, stage.buffered_step, detailed)
-            allocated, active, late, *_ = inside.held
-            gap, _ = fragmentation(run, model, outside, allocated, active, late, cached)
-            found.see_stage(allocated + gap, inside, cached)
-        for moment in stage.beside:
-            found.see(moment)
+            for moment in (*stage.step, *stage.beside):
+                found.see(moment)
         if shown is not None:
             buffered = [] if stage.buffered_step is None else [stage.buffered_step.moment]
             _show(shown, [stage.load, *stage.step, *buffered, *stage.beside])
-    allocated, active, late, cached, *parts = found.held
-    gap, cached = fragmentation(run, model, outside, allocated, active, late, cached)
-    return Worst(allocated, gap, cached, rule.framework_bytes, communication, count, Parts(*parts) if parts else NO_PARTS)
+    gap, cached = fragmentation(run, model, beyond, found.live)
+    parts = Parts(*found.parts) if found.parts else NO_PARTS
+    return Worst(found.live.allocated, gap, cached, beyond.framework, beyond.communication, beyond.communicators, parts)
 
 
-def _with_buffers(step: list[Moment], buffered: BufferedStep, detailed: bool) -> tuple[_Fullest, Number]:
+def _fullest_of_an_engine(stage: StageTimeline, detailed: bool) -> list[_Fullest]:
+    """The moments that compete by what is reserved: the step's with its buffers, else one of each phase; and those beside it."""
+    phases: dict[str, _Fullest] = {}
+    for moment in (*(stage.step if stage.buffered_step is None else ()), *stage.beside):
+        phases.setdefault(moment.phase, _Fullest(detailed)).see(moment)
+    buffered = [] if stage.buffered_step is None else [_with_buffers(stage.step, stage.buffered_step, detailed)]
+    return [*buffered, *phases.values()]
+
+
+def _with_buffers(step: list[Moment], buffered: BufferedStep, detailed: bool) -> _Fullest:
     """The fullest moment of a step with an engine's buffers, and what stays reserved beside it.
 
     The buffers serve nothing else, and all else at its peak serves no buffers; what fragments is what came and went at that peak.
@@ -143,9 +161,10 @@ def _with_buffers(step: list[Moment], buffered: BufferedStep, detailed: bool) ->
     fullest = _Fullest(detailed)
     for moment in step:
         fullest.see(moment)
-    reserved = fullest.held[0] + buffered.buffers
-    fullest.see(buffered.moment, fullest.held[1])
-    return fullest, reserved - fullest.held[0]
+    reserved = fullest.live.allocated + buffered.buffers
+    fullest.see(buffered.moment, fullest.live.comes_and_goes)
+    fullest.live = fullest.live._replace(cached=reserved - fullest.live.allocated)
+    return fullest
 
 
 def _show(shown: dict[tuple[int, str], Moment], moments: list[Moment]) -> None:
@@ -155,21 +174,35 @@ def _show(shown: dict[tuple[int, str], Moment], moments: list[Moment]) -> None:
             shown[key] = moment
 
 
-def fragmentation(
-    run: Run, model: TrainedModel, outside: Number, allocated: Number, active: Number, late: Number, cached: Number
-) -> tuple[Number, Number]:
+@dataclass(frozen=True, slots=True)
+class BeyondTensors:
+    """What a process holds outside PyTorch's allocator, in bytes."""
+
+    framework: float
+    communication: Number
+    communicators: Number  # a count
+
+
+def beyond_tensors(run: Run, model: TrainedModel) -> BeyondTensors:
+    """The stack's framework, and a buffer for each communicator."""
+    rule, count = model.stack.overheads, communicators(run)
+    return BeyondTensors(rule.framework_bytes, count * rule.communicator_bytes, count)
+
+
+def fragmentation(run: Run, model: TrainedModel, beyond: BeyondTensors, live: Live) -> tuple[Number, Number]:
     """Reserved and not allocated, and how much of it is cached for another phase.
 
     A share of what comes and goes, gradients that fit into none of its holes, and rounding; what is cached stays within the device,
     since PyTorch gives cached blocks back before it runs out of memory.
     """
-    rule = model.stack.overheads
-    rounding = minimum(rule.fragmentation_bytes, ROUNDING_LIMIT * allocated)
-    lost = rule.fragmentation * active + rule.late_gradients * late + rounding
+    rule, cached = model.stack.overheads, live.cached
+    rounding = minimum(rule.fragmentation_bytes, ROUNDING_LIMIT * live.allocated)
+    lost = rule.fragmentation * live.comes_and_goes + rule.late_gradients * live.late + rounding
     if type(cached) is float and cached == 0.0:
         return lost, cached
     if run.hardware is not None:
-        cached = minimum(cached, maximum(run.hardware.device.memory_bytes - (allocated + lost + outside), 0.0))
+        outside = beyond.framework + beyond.communication
+        cached = minimum(cached, maximum(run.hardware.device.memory_bytes - (live.allocated + lost + outside), 0.0))
     return lost + cached, cached
 
 
