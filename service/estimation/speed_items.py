@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .correction import Factor
 from .items import Item, unknown
 from .numeric import Number, one
 from .run import Run
 from .speed import CONVENTIONS, NO_STEPS, CountedFlops, Speed, SpeedInputs
-from .spread import Spread
 from .step_time.seconds import FORMULAS
 
 _CONVENTION_CODES = (("mfu_6nd", "6nd"), ("mfu_causal", "causal"), ("mfu_full_attention", "full_attention"))
@@ -26,20 +24,39 @@ def items(speed: Speed, plain: Speed, steps: float | None) -> list[Item]:
             unknown("time.training", "time", "seconds", reason, formula=formula, parent="time.wall_clock"),
         ]
     said = speed.correction
-    training = _time("time.training", speed.training, plain.training, said)._replace(
-        lower_bound=bound,
+    n, factor = (None, None) if said is None else (said.n, said.factor)
+    training = Item(
+        code="time.training",
+        section="time",
+        quantity="seconds",
+        expected=one(speed.training.expected),
         formula=formula,
         basis=speed.basis,
-        parent="time.wall_clock",
+        lower_bound=bound,
+        low=one(speed.training.low),
+        high=one(speed.training.high),
         assumptions=() if steps else speed.assumptions,
+        parent="time.wall_clock",
+        uncalibrated=None if said is None else one(plain.training.expected),
+        n=n,
+        factor=factor,
     )
     if speed.step is None or plain.step is None or not steps:
         return [unknown("time.step", "time", "seconds", NO_STEPS), training]
-    step = _time("time.step", speed.step, plain.step, said)._replace(
-        lower_bound=None if bound is None else bound / steps,
+    step = Item(
+        code="time.step",
+        section="time",
+        quantity="seconds",
+        expected=one(speed.step.expected),
         formula=speed.formula,
         basis=speed.basis,
+        lower_bound=None if bound is None else bound / steps,
+        low=one(speed.step.low),
+        high=one(speed.step.high),
         assumptions=speed.assumptions,
+        uncalibrated=None if said is None else one(plain.step.expected),
+        n=n,
+        factor=factor,
     )
     parts = [
         Item(
@@ -55,21 +72,6 @@ def items(speed: Speed, plain: Speed, steps: float | None) -> list[Item]:
         for name, seconds in speed.parts.items()
     ]
     return [step, *parts, training]
-
-
-def _time(code: str, seconds: Spread, plain: Spread, correction: Factor | None) -> Item:
-    return Item(
-        code=code,
-        section="time",
-        quantity="seconds",
-        expected=one(seconds.expected),
-        formula="",
-        low=one(seconds.low),
-        high=one(seconds.high),
-        uncalibrated=one(plain.expected if correction is not None else None),
-        n=correction.n if correction is not None else None,
-        factor=correction.factor if correction is not None else None,
-    )
 
 
 def utilisation_items(run: Run, speed: Speed, plain: Speed, flops: CountedFlops) -> list[Item]:

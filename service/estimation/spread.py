@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from .numeric import Number, is_array, maximum, sqrt
 PRIOR_COVERAGE = 0.8  # every prior of the core states its bounds at this coverage
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """``expected`` with the bounds of its interval; numbers, or arrays of them in a search."""
 
     expected: Number

@@ -56,7 +56,8 @@ class EvaluationTime:
     """What every kind of evaluation takes in the whole run; arrays over the layouts of a search."""
 
     tests: tuple[Test, ...]
-    given: Spread | None = None  # the caller's own figure, which is then the whole of it
+    seconds: Spread | None  # of all tests; None where one of them is not known
+    given: bool = False  # by the caller, as the whole of it
     reason: str | None = None  # why not even the number of evaluations is known
 
     @property
@@ -75,23 +76,27 @@ class EvaluationTime:
         parts = [test.seconds for test in self.tests if test.kind == kind and test.seconds is not None]
         return together(*parts) if len(parts) == 1 else independently(*parts)
 
-    @property
-    def seconds(self) -> Spread | None:
-        """All kinds, which err together; None where one of them is not known."""
-        if self.given is not None:
-            return self.given
-        if self.reason is not None or any(test.seconds is None for test in self.tests):
-            return None
-        if not self.tests:
-            return exactly(0.0)
-        expected: Number = 0.0
-        below: Number = 0.0
-        above: Number = 0.0
-        for kind in self.kinds:
-            part = self.seconds_of(kind)
-            expected = expected + part.expected
-            below, above = below + (part.expected - part.low), above + (part.high - part.expected)
-        return Spread(expected, maximum(expected - sqrt(below * below), 0.0), expected + sqrt(above * above))
+
+def of_tests(tests: tuple[Test, ...]) -> EvaluationTime:
+    """All kinds, which err together; not known where one of them is not."""
+    time = EvaluationTime(tests=tests, seconds=None)
+    if any(test.seconds is None for test in tests):
+        return time
+    if not tests:
+        return NO_TESTS
+    expected: Number = 0.0
+    below: Number = 0.0
+    above: Number = 0.0
+    for kind in time.kinds:
+        part = time.seconds_of(kind)
+        expected = expected + part.expected
+        below, above = below + (part.expected - part.low), above + (part.high - part.expected)
+    # Their distances to the bounds add up, as those of a whole of items do.
+    seconds = Spread(expected, maximum(expected - sqrt(below * below), 0.0), expected + sqrt(above * above))
+    return EvaluationTime(tests=tests, seconds=seconds)
+
+
+NO_TESTS = EvaluationTime(tests=(), seconds=exactly(0.0))
 
 
 def forward_share(run: Run) -> float:
@@ -118,11 +123,12 @@ def figures(timed: TimedRun) -> EvaluationTime:
     """What every test takes."""
     declared, steps = timed.run.evaluation, timed.steps
     if declared.device_hours is not None:
-        return EvaluationTime(tests=(), given=exactly(declared.device_hours * 3600 / timed.hardware.device_count))
+        given = exactly(declared.device_hours * 3600 / timed.hardware.device_count)
+        return EvaluationTime(tests=(), seconds=given, given=True)
     if not declared.tokens_per_evaluation and not declared.suites:
-        return EvaluationTime(tests=())
+        return NO_TESTS
     if steps is None and declared.interval_steps is not None:
-        return EvaluationTime(tests=(), reason=STEPS_UNKNOWN)
+        return EvaluationTime(tests=(), seconds=None, reason=STEPS_UNKNOWN)
     periodic = declared.interval_steps is not None
     times = evaluations(timed.run, 0.0 if steps is None else steps)
     per_token = seconds_per_forward_token(timed)
@@ -149,7 +155,7 @@ def figures(timed: TimedRun) -> EvaluationTime:
                 Test(kind=suite.kind, name=suite.name, often=often, tokens=suite.generated_tokens, seconds=seconds,
                      reason=decoded.reason or "", decoded=decoded)
             )  # fmt: skip
-    return EvaluationTime(tests=tuple(found))
+    return of_tests(tuple(found))
 
 
 def _runs(suite: EvaluationSuite, times: Number, periodic: bool) -> Number:
@@ -162,7 +168,7 @@ def _runs(suite: EvaluationSuite, times: Number, periodic: bool) -> Number:
 # -- words -------------------------------------------------------------------------------------------------------------
 def nothing_words(run: Run, tested: EvaluationTime) -> tuple[str, tuple[str, ...], Basis]:
     """Formula, assumptions and basis of an evaluation without parts: given by the caller, or none."""
-    if tested.given is None:
+    if not tested.given:
         return FORMULA, NO_TOKENS_DECLARED if run.evaluation.suites else NONE_DECLARED, "formula"
     described = run.evaluation.tokens_per_evaluation or run.evaluation.suites
     return GIVEN_FORMULA, GIVEN_BESIDE_SUITES if described else GIVEN, "given"

@@ -54,11 +54,7 @@ class Saving:
     optimum: Number  # Young/Daly interval; the whole run where nothing interrupts
     restart: Spread  # R
     rate: Spread  # interruptions a device-hour
-
-    @property
-    def seconds(self) -> Spread:
-        """Time the devices stand still for saves of both tiers."""
-        return together(self.save.times(self.saves), self.light_save.times(self.light_saves))
+    seconds: Spread  # in which the devices stand still for saves of both tiers
 
     def lost_share(self, interval: Number) -> Number:
         """The share of time that saving and interruptions take at an interval: C/T + (T/2 + R)/M, first order."""
@@ -119,13 +115,14 @@ def figures(timed: TimedRun) -> Saving:
         pairs = ((blocked.expected, write.expected), (blocked.low, write.low), (blocked.high, write.high))
         blocked = Spread(*(maximum(stands, writes - interval) for stands, writes in pairs))
     every = policy.weights_interval_steps
+    light_saves = 0 if every is None else ceil_divide(_steps(timed), every)
     return Saving(
         main_bytes=main_bytes,
         storage=storage,
         write=write,
         snapshot=snapshot,
         saves=saves,
-        light_saves=0 if every is None else ceil_divide(_steps(timed), every),
+        light_saves=light_saves,
         interval=interval,
         save=blocked,
         light_save=light,
@@ -133,6 +130,7 @@ def figures(timed: TimedRun) -> Saving:
         optimum=optimum,
         restart=_restart(run, write),
         rate=rate,
+        seconds=together(blocked.times(saves), light.times(light_saves)),
     )
 
 
