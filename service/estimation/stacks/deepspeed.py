@@ -7,8 +7,6 @@ module to bf16, adapters too, and runs without autocast. Blocks are Hugging Face
 
 from __future__ import annotations
 
-import math
-
 from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LOSS
 from .profile import CHECKPOINTED_SCORES, HALF, Interval, Overheads, ShardingRule, Stack, StepBuffers
 
@@ -16,11 +14,11 @@ from .profile import CHECKPOINTED_SCORES, HALF, Interval, Overheads, ShardingRul
 # sub-groups of 1e9 of its own parameters; without ZeRO the cast copies of FP16_Optimizer are flattened (runtime/zero/stage_1_and_2.py,
 # stage3.py: sub_group_size, runtime/fp16/fused_optimizer.py).
 STEP_BUFFERS = {
-    "none": StepBuffers(live=8, freed=0.0, at_once=math.inf),
-    "zero1": StepBuffers(live=6, freed=0.0, at_once=math.inf),
-    "zero2": StepBuffers(live=6, freed=0.0, at_once=math.inf),
-    "zero3": StepBuffers(live=6, at_once=1e9, freed=0.0),
-    "hybrid": StepBuffers(live=6, at_once=1e9, freed=0.0),
+    "none": StepBuffers(live=8),
+    "zero1": StepBuffers(live=6),
+    "zero2": StepBuffers(live=6),
+    "zero3": StepBuffers(live=6, at_once=1e9),
+    "hybrid": StepBuffers(live=6, at_once=1e9),
 }
 
 DEEPSPEED = Stack(
@@ -52,20 +50,17 @@ DEEPSPEED = Stack(
         bucket_elements=5e8,
         persistent_gradients=True,
         offload_moves_gradients=True,  # ZeRO-Offload (arXiv 2101.06840, section 3): gradients go to the host as they are reduced
-        replicated_gradient_copies=0.0,
-        stage_two_keeps_gathered=False,
-        pipeline_accumulates_unsharded=False,
     ),
     step_buffers=STEP_BUFFERS,
     # InternEvo (the only measured trainer with tensor or pipeline parallel on this stack; internlm/solver/optimizer): 32-bit copies of the
     # gradients for their norm (4), then flat gradients in 16 (2) and in 32 bits (4), and a temporary of torch's AdamW (4). Under FSDP
     # the step's 32-bit gradients take the place of the norm's, tensor by tensor.
     model_parallel_step_buffers={
-        "none": StepBuffers(live=8, freed=6, at_once=math.inf),
-        "zero1": StepBuffers(live=8, freed=6, at_once=math.inf),
-        "zero2": StepBuffers(live=8, freed=6, at_once=math.inf),
-        "zero3": StepBuffers(live=8, freed=0.0, at_once=math.inf),
-        "hybrid": StepBuffers(live=8, freed=0.0, at_once=math.inf),
+        "none": StepBuffers(live=8, freed=6),
+        "zero1": StepBuffers(live=8, freed=6),
+        "zero2": StepBuffers(live=8, freed=6),
+        "zero3": StepBuffers(live=8),
+        "hybrid": StepBuffers(live=8),
     },
     foreach_temporaries=False,  # FusedAdam
     adapter_bytes=2,
@@ -79,22 +74,4 @@ DEEPSPEED = Stack(
         "reserved": Interval(low=0.91, high=1.13),
         "process": Interval(low=0.92, high=1.13),
     },
-    measured_compiled=False,
-    measured_sharding=frozenset({"none", "zero1", "zero2", "zero3", "hybrid"}),
-    measured_narrow=False,
-    measured_attention=frozenset({"flash", "sdpa", "eager"}),
-    own_width_loss=None,
-    kept=1.0,
-    kept_compiled=1.0,
-    kept_quantized=1.0,
-    working=1.0,
-    counted=False,
-    fused_head_gradients=1.0,
-    keeps_stage_outputs=False,
-    relatives={},
-    accumulates_unsharded=frozenset(),
-    quantized_mode=None,
-    loss_by_quantization={},
-    quantized_outside=False,
-    dequantized_matrices=1.0,
 )

@@ -10,7 +10,6 @@ and their product; ``NewGELUActivation`` is written out in five kept steps; Gemm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..architecture import Norm
 from .profile import (
@@ -31,109 +30,51 @@ from .profile import (
 BLOCKS = BlockRule(
     norms={
         "rms_scale_plus_one": NormRule(
-            input_copy=(4, 4, 4),
-            normalized=(4, 4, 4),
-            statistics=4,
-            half_input_copy=4,
-            half_normalized=4,
-            trained_scale_copy=4,
-            autocast_output=2,
-            forward=0,
-            backward=0,
+            input_copy=(4, 4, 4), normalized=(4, 4, 4), statistics=4, half_input_copy=4, half_normalized=4, trained_scale_copy=4
         ),
-        "rms_two_copies": NormRule(
-            input_copy=(6, 4, 4),
-            normalized=(2, 4, 4),
-            statistics=4,
-            half_input_copy=6,
-            half_normalized=2,
-            autocast_output=2,
-            forward=0,
-            backward=0,
-            trained_scale_copy=0,
-        ),
+        "rms_two_copies": NormRule(input_copy=(6, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=6, half_normalized=2),
         # Forward: the 32-bit product, its cast and that scaled. Backward: the two factors' gradients and the three steps of the power's.
         "rms": NormRule(
-            input_copy=(4, 4, 4),
-            normalized=(2, 4, 4),
-            statistics=4,
-            half_input_copy=4,
-            half_normalized=2,
-            forward=8,
-            backward=20,
-            autocast_output=2,
-            trained_scale_copy=0,
+            input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2, forward=8, backward=20
         ),
         # ``layer_norm`` is one of autocast's 32-bit operators (PyTorch, "Automatic Mixed Precision package: ops that autocast to float32").
         "layer": NormRule(
-            input_copy=(2, 4, 4),
-            normalized=(0, 0, 0),
-            statistics=8,
-            half_input_copy=4,
-            half_normalized=0,
-            autocast_output=4,
-            forward=0,
-            backward=0,
-            trained_scale_copy=0,
+            input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=4, half_normalized=0, autocast_output=4
         ),
     },
     activations={
-        "": ActivationRule(inner=(2, 2, 4), keeps_output=False),
+        "": ActivationRule(inner=(2, 2, 4)),
         "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True),
-        "relu2": ActivationRule(inner=(2, 2, 4), keeps_output=False),
-        "gelu_new": ActivationRule(inner=(8, 14, 16), keeps_output=False),
-        "gelu_fast": ActivationRule(inner=(8, 14, 16), keeps_output=False),
+        "relu2": ActivationRule(inner=(2, 2, 4)),
+        "gelu_new": ActivationRule(inner=(8, 14, 16)),
+        "gelu_fast": ActivationRule(inner=(8, 14, 16)),
     },
     attention=AttentionRule(
         repeats_key_values=(False, False, True),
         score_bytes=(6, 6, 4),
         own_width_score_bytes=(2, 6, 4),
         second_output=(True, True, False),
-        softcap_bytes=(2, 2, 4),
-        fused_softmax_multiple=None,
-        scores_dropped=False,
     ),
     product_copy=(0, 2, 0),
     router_copy=(4, 0, 0),
     routing_widths=((2, 4, 4), (4, 4, 4)),
-    gate_output_kept=True,
 )
 LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8))
 
 # torch.compile with the default partitioner keeps what matrix products and attention read and recomputes what lies between.
-_COMPILED_RMS = NormRule(
-    input_copy=(2, 4, 4),
-    normalized=(0, 0, 0),
-    statistics=4,
-    half_input_copy=2,
-    half_normalized=0,
-    autocast_output=2,
-    forward=0,
-    backward=0,
-    trained_scale_copy=0,
-)
 COMPILED_NORMS: Mapping[Norm, NormRule] = {
-    "rms_scale_plus_one": _COMPILED_RMS,
-    "rms_two_copies": _COMPILED_RMS,
-    "rms": _COMPILED_RMS,
-    "layer": replace(_COMPILED_RMS, statistics=8),
+    "rms_scale_plus_one": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "rms_two_copies": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "rms": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0),
+    "layer": NormRule(input_copy=(2, 4, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
 }
 COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
-    activations={"": ActivationRule(inner=(2, 2, 4), keeps_output=False), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
+    activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     attention=AttentionRule(
-        repeats_key_values=(False, False, True),
-        score_bytes=(2, 2, 4),
-        own_width_score_bytes=(2, 2, 4),
-        softcap_bytes=(0, 0, 0),
-        fused_softmax_multiple=None,
-        scores_dropped=False,
-        second_output=(False, False, False),
+        repeats_key_values=(False, False, True), score_bytes=(2, 2, 4), own_width_score_bytes=(2, 2, 4), softcap_bytes=(0, 0, 0)
     ),
     gate_output_kept=False,
-    product_copy=(0, 0, 0),
-    router_copy=(0, 0, 0),
-    routing_widths=None,
 )
 COMPILED_LOSS = LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(4, 4, 4))
 FUSED_LOSS = LossRule(saved=(0, 0, 0), forward_extra=(0, 0, 0), backward_extra=(0, 0, 0))
@@ -166,11 +107,6 @@ HUGGING_FACE = Stack(
         reduced_bytes=(2, 4, 4),
         replicated_gradient_copies=1,
         stage_two_keeps_gathered=True,  # FSDP's SHARD_GRAD_OP
-        reduces_every_micro_batch=False,
-        bucket_elements=0.0,
-        pipeline_accumulates_unsharded=False,
-        persistent_gradients=False,
-        offload_moves_gradients=False,
     ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.03, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
@@ -183,22 +119,4 @@ HUGGING_FACE = Stack(
         "reserved": Interval(low=0.94, high=1.09),
         "process": Interval(low=0.94, high=1.07),
     },
-    measured_compiled=False,
-    measured_narrow=False,
-    measured_attention=frozenset({"flash", "sdpa", "eager"}),
-    kept=1.0,
-    kept_compiled=1.0,
-    kept_quantized=1.0,
-    working=1.0,
-    fused_head_gradients=1.0,
-    foreach_temporaries=True,
-    step_buffers={},
-    model_parallel_step_buffers=None,
-    keeps_stage_outputs=False,
-    relatives={},
-    adapter_bytes=None,
-    accumulates_unsharded=frozenset(),
-    quantized_mode=None,
-    quantized_outside=False,
-    dequantized_matrices=1.0,
 )

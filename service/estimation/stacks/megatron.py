@@ -27,35 +27,15 @@ from .profile import (
     Stack,
 )
 
-_RMS = NormRule(
-    input_copy=(2, 2, 4),
-    normalized=(0, 0, 0),
-    statistics=4,
-    half_input_copy=2,
-    half_normalized=0,
-    autocast_output=2,
-    forward=0,
-    backward=0,
-    trained_scale_copy=0,
-)
+_RMS = NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=4, half_input_copy=2, half_normalized=0)
 BLOCKS = BlockRule(
     norms={
         "rms": _RMS,
         "rms_scale_plus_one": _RMS,
         "rms_two_copies": _RMS,
-        "layer": NormRule(
-            input_copy=(2, 2, 4),
-            normalized=(0, 0, 0),
-            statistics=8,
-            half_input_copy=2,
-            half_normalized=0,
-            autocast_output=2,
-            forward=0,
-            backward=0,
-            trained_scale_copy=0,
-        ),
+        "layer": NormRule(input_copy=(2, 2, 4), normalized=(0, 0, 0), statistics=8, half_input_copy=2, half_normalized=0),
     },
-    activations={"": ActivationRule(inner=(2, 2, 4), keeps_output=False), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
+    activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     # The softmax, its mask and its dropped copy; the fused softmax wants four (sequence, head) pairs
     # (megatron/core/fusions/fused_softmax.py).
     attention=AttentionRule(
@@ -64,13 +44,8 @@ BLOCKS = BlockRule(
         own_width_score_bytes=(5, 5, 9),
         scores_dropped=True,
         fused_softmax_multiple=4,
-        softcap_bytes=(2, 2, 4),
-        second_output=(False, False, False),
     ),
     gate_output_kept=False,
-    product_copy=(0, 0, 0),
-    router_copy=(0, 0, 0),
-    routing_widths=None,
 )
 
 _LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(6, 6, 4))
@@ -83,12 +58,6 @@ _SHARDING = ShardingRule(
     reduced_blocks=1,
     reduced_bytes=(2, 4, 4),
     persistent_gradients=True,
-    reduces_every_micro_batch=False,
-    bucket_elements=0.0,
-    replicated_gradient_copies=0.0,
-    stage_two_keeps_gathered=False,
-    pipeline_accumulates_unsharded=False,
-    offload_moves_gradients=False,
 )
 
 MEGATRON_DEEPSPEED = Stack(
@@ -124,24 +93,6 @@ MEGATRON_DEEPSPEED = Stack(
         "reserved": Interval(low=0.91, high=1.09),
         "process": Interval(low=0.92, high=1.075),
     },
-    measured_methods=frozenset({"full"}),
-    measured_compiled=False,
-    measured_sharding=frozenset({"none", "zero1", "zero2", "zero3", "hybrid"}),
-    measured_narrow=False,
-    own_width_loss=None,
-    kept=1.0,
-    kept_compiled=1.0,
-    kept_quantized=1.0,
-    working=1.0,
-    counted=False,
-    dimensions=frozenset({"tensor", "pipeline", "context", "expert"}),
-    model_parallel_step_buffers=None,
-    relatives={},
-    accumulates_unsharded=frozenset(),
-    quantized_mode=None,
-    loss_by_quantization={},
-    quantized_outside=False,
-    dequantized_matrices=1.0,
 )
 
 MEGATRON = Stack(
@@ -171,23 +122,4 @@ MEGATRON = Stack(
         "process": Interval(low=0.87, high=1.15),
     },
     relatives={2.0: MEGATRON_DEEPSPEED, 6.0: MEGATRON_DEEPSPEED},
-    measured_methods=frozenset({"full"}),
-    measured_compiled=False,
-    measured_sharding=frozenset({"none", "zero1", "zero2", "zero3", "hybrid"}),
-    measured_narrow=False,
-    own_width_loss=None,
-    kept=1.0,
-    kept_compiled=1.0,
-    kept_quantized=1.0,
-    working=1.0,
-    counted=False,
-    dimensions=frozenset({"tensor", "pipeline", "context", "expert"}),
-    step_buffers={},
-    model_parallel_step_buffers=None,
-    keeps_stage_outputs=False,
-    accumulates_unsharded=frozenset(),
-    quantized_mode=None,
-    loss_by_quantization={},
-    quantized_outside=False,
-    dequantized_matrices=1.0,
 )
