@@ -8,7 +8,7 @@ from typing import Any
 
 from service.catalog.devices import offered
 from service.estimation.memory.timeline.beside_step import generates
-from service.estimation.memory.timeline.moments import FOREACH
+from service.estimation.optimizers import OPTIMIZERS
 from service.estimation.placement import FULLY_SHARDED
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
@@ -72,7 +72,7 @@ def _same(run: Run) -> Iterator[Lever]:
     if not software.fused_loss:
         yield Lever(group="same", steps=({"software": {"fused_loss": True}},))
     stack = STACKS[software.stack]
-    if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and run.optimizer.name in FOREACH:
+    if run.optimizer.implementation == "foreach" and stack.foreach_temporaries and OPTIMIZERS[run.optimizer.name].foreach_temporaries:
         yield Lever(group="same", steps=({"optimizer": {"implementation": "fused"}},))
     # Divisors, largest first: by the factors that anyone would take out, and one sequence in the end.
     smaller = [micro // factor for factor in range(2, min(micro, MOST_FACTOR) + 1) if micro % factor == 0]

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from service.estimation.parameters import Parameters
+from service.estimation.recipes import RECIPES
 from service.estimation.run import Run
 
 CATEGORIES = {
@@ -59,12 +60,11 @@ class Near:
 def facts(run: Run, parameters: Parameters) -> dict[str, Any]:
     """What likeness is judged by."""
     hardware, layout = run.hardware, run.layout
-    narrow = {"fp8_mixed": "8 bit", "nvfp4_mixed": "4 bit", "fp32": "32 bit"}
     return {
         "device": None if hardware is None else hardware.device.name,
         "device_family": None if hardware is None else hardware.device.architecture,
         "stack": run.software.stack,
-        "width": narrow.get(run.precision.recipe, "16 bit"),
+        "width": RECIPES[run.precision.recipe].width,
         "method": run.method.kind,
         "experts": bool(parameters.experts),
         "activation_checkpointing": run.activation_checkpointing,

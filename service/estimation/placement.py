@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .numeric import Number, is_array, maximum, minimum, where
+from .optimizers import OPTIMIZERS
 from .run import Run
 from .stacks import stack_of
 from .stacks.profile import Stack
@@ -28,9 +29,6 @@ from .stacks.profile import Stack
 FULLY_SHARDED = frozenset({"zero3", "hybrid"})  # weights too [Rajbhandari et al. 2019, stage 3]
 GRADIENTS_SHARDED = frozenset({"zero2", *FULLY_SHARDED})
 STATES_SHARDED = frozenset({"zero1", *GRADIENTS_SHARDED})
-# bitsandbytes keeps these states in unified memory (``optim/optimizer.py``, ``get_paged``): the driver moves their pages to the host
-# where the device is full, and torch's counters never see them.
-PAGED = frozenset({"paged_adamw", "paged_adamw_8bit"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +155,6 @@ def held_on_host(run: Run) -> frozenset[str]:
         held |= {"optimizer", "gradients"}
     if "optimizer" in held and stack_of(run.software, run.precision).sharding.offload_moves_gradients:
         held.add("gradients")
-    if run.optimizer.name in PAGED and "optimizer" not in held:
+    if OPTIMIZERS[run.optimizer.name].paged and "optimizer" not in held:
         held.add("states")
     return frozenset(held)

@@ -12,14 +12,13 @@ from typing import Literal
 
 from .architecture import Architecture
 from .numeric import Number
+from .recipes import RECIPES, Unit
 
 MethodKind = Literal["full", "lora", "qlora", "frozen"]
 Objective = Literal["pretrain", "sft", "dpo", "reward_model", "ppo", "grpo"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "hybrid"]
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["flash", "sdpa", "eager"]
-Stack = Literal["hf_transformers", "fsdp_native", "deepspeed", "megatron", "llm_foundry"]
-Recipe = Literal["fp32", "bf16_mixed", "fp16_mixed", "bf16_pure", "fp8_mixed", "nvfp4_mixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,24 +94,19 @@ class Precision:
     Under adapters ``weight_bytes`` is the frozen base's and the others are the trained part's.
     """
 
-    recipe: Recipe
+    recipe: str  # a key of ``recipes.RECIPES``
     weight_bytes: float
     gradient_bytes: float
     master_weight_bytes: float
     optimizer_state_bytes: float  # sum of all states
     overridden: frozenset[str] = frozenset()  # which of the four the caller gave
 
-    @property
-    def compute_bytes(self) -> int:
-        """Width of activations and of the matrices a kernel reads (fp8 recipes keep activations at 2)."""
-        return 4 if self.recipe == "fp32" else 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
     """The optimizer."""
 
-    name: str = "adamw"
+    name: str = "adamw"  # a key of ``optimizers.OPTIMIZERS``
     implementation: Literal["foreach", "fused"] = "foreach"
 
 
@@ -120,7 +114,7 @@ class Optimizer:
 class Software:
     """The training stack and its switches; what a stack saves and fuses is data in ``stacks``."""
 
-    stack: Stack = "hf_transformers"
+    stack: str = "hf_transformers"  # a key of ``stacks.STACKS``
     compile: bool = False
     fused_loss: bool = False
     logits_dtype_bytes: int | None = None  # None: as the stack does
@@ -164,15 +158,20 @@ class Device:
         """The peak that every MFU divides by: dense bf16, fp16 where the device has no bf16."""
         return self.peak_bf16_flops_per_second or self.peak_fp16_flops_per_second
 
-    def recipe_peak_flops_per_second(self, recipe: Recipe) -> float | None:
-        """The dense peak of the recipe's own matrix unit; the reference peak where it is not known."""
-        own = {
+    def unit_peak_flops_per_second(self, unit: Unit) -> float | None:
+        """The dense peak of a matrix unit; None where the device has none or no source says."""
+        peaks = {
+            "bf16": self.peak_bf16_flops_per_second,
+            "fp16": self.peak_fp16_flops_per_second,
+            "fp8": self.peak_fp8_flops_per_second,
+            "fp4": self.peak_fp4_flops_per_second,
             "fp32": self.peak_fp32_flops_per_second,
-            "fp16_mixed": self.peak_fp16_flops_per_second,
-            "fp8_mixed": self.peak_fp8_flops_per_second,
-            "nvfp4_mixed": self.peak_fp4_flops_per_second,
-        }.get(recipe, self.peak_bf16_flops_per_second)
-        return own or self.reference_peak_flops_per_second
+        }
+        return peaks[unit]
+
+    def recipe_peak_flops_per_second(self, recipe: str) -> float | None:
+        """The dense peak of the recipe's own matrix unit; the reference peak where it is not known."""
+        return self.unit_peak_flops_per_second(RECIPES[recipe].matrix_unit) or self.reference_peak_flops_per_second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from .correction import Factor
 from .items import Basis
 from .numeric import Number, maximum, minimum
+from .recipes import RECIPES
 from .run import Efficiency, Hardware, Run
 from .spread import Spread, exactly, prior
 from .step_time import StepTime
@@ -210,9 +211,10 @@ def prior_mfu(run: Run, hardware: Hardware) -> float:
         mfu *= PRIOR_QUANTIZED
     elif run.method.adapters:
         mfu *= PRIOR_LORA
-    if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed"):
+    recipe = RECIPES[run.precision.recipe]
+    if recipe.narrow:
         mfu *= PRIOR_FP8
-    if run.precision.recipe == "fp32":
+    if recipe.matrix_unit == "fp32":
         # The plain unit is slower than the matrix unit the MFU divides by.
         own, reference = device.peak_fp32_flops_per_second, device.reference_peak_flops_per_second
         mfu *= own / reference if own and reference else 1.0

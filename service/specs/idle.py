@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from service.catalog import devices as device_catalog
+from service.estimation.recipes import RECIPES
 from service.estimation.run import Run
 from service.estimation.warnings import Warning, no_effect
 
@@ -66,14 +67,15 @@ def _override(spec: HardwareSpec, run: Run) -> Iterator[tuple[str, str]]:
     override, recipe = spec.device_override, run.precision.recipe
     if override is None:
         return
-    sixteen = run.hardware.device.peak_bf16_flops_per_second is not None and recipe != "fp16_mixed"
+    sixteen = run.hardware.device.peak_bf16_flops_per_second is not None and RECIPES[recipe].matrix_unit != "fp16"
     if override.peak_fp16_dense_flops_per_second is not None and sixteen:
         yield (
             "device_override/peak_fp16_dense_flops_per_second",
             f"{recipe} computes nothing in fp16, and an MFU divides by the bf16 peak",
         )
-    for kind, own in (("fp8", "fp8_mixed"), ("fp32", "fp32")):
-        if getattr(override, f"peak_{kind}_dense_flops_per_second") is not None and recipe != own:
+    unit = RECIPES[recipe].matrix_unit
+    for kind in ("fp8", "fp32"):
+        if getattr(override, f"peak_{kind}_dense_flops_per_second") is not None and unit != kind:
             yield f"device_override/peak_{kind}_dense_flops_per_second", f"{recipe} does not compute in {kind}"
     if override.hbm_bytes_per_second is not None and run.efficiency.given and not _decodes(run):
         yield "device_override/hbm_bytes_per_second", _SPEED_GIVEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from service.estimation.memory.timeline.moments import FOREACH
+from service.estimation.optimizers import OPTIMIZERS
 from service.estimation.placement import FULLY_SHARDED
 from service.estimation.run import Layout, Run, Software
 from service.estimation.stacks import STACKS, stack_of
@@ -42,7 +42,7 @@ def _idle(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
     if run.optimizer.implementation == "fused":
         if not stack.foreach_temporaries:
             yield "/optimizer/implementation", f"{stack.title} steps with a fused optimizer of its own"
-        elif run.optimizer.name not in FOREACH:
+        elif not OPTIMIZERS[run.optimizer.name].foreach_temporaries:
             yield "/optimizer/implementation", f"{run.optimizer.name} has one form here"
     if layout.expert_imbalance != Layout().expert_imbalance:
         if int(layout.expert) == 1:

@@ -9,6 +9,9 @@ from service.catalog import devices as device_catalog
 from service.estimation import parameters
 from service.estimation import run as r
 from service.estimation.architecture import Architecture
+from service.estimation.optimizers import state_bytes
+from service.estimation.recipes import RECIPES
+from service.estimation.stacks import STACKS
 from service.estimation.warnings import Warning, no_effect
 from service.kit.documents import nearest
 
@@ -22,9 +25,6 @@ from .section import Section
 from .spec import DeviceOverrideSpec, HardwareSpec, RunSpec
 from .spec_model import MethodSpec
 
-# The sharding a stack uses unless told otherwise: FSDP shards fully (torchtitan and llm-foundry defaults); the others
-# replicate until a ZeRO stage or a distributed optimizer is asked for.
-_SHARDING: dict[str, r.Sharding] = {"fsdp_native": "zero3", "llm_foundry": "zero3"}
 _FIGURES = ("weight_bytes", "gradient_bytes", "master_weight_bytes", "optimizer_state_bytes")
 
 
@@ -70,7 +70,7 @@ def resolve(spec: RunSpec) -> Resolved:
         warnings.append(no_effect("/decoder_sequence_length", "the model has no decoder of its own"))
 
     software_section = Section(spec.software, "/software", provenance)
-    stack: r.Stack = software_section.take("stack", "hf_transformers")
+    stack: str = software_section.take("stack", "hf_transformers")
     hardware = _hardware(spec.hardware, provenance, warnings)
     precision = Section(spec.precision, "/precision", provenance, top.out, "precision")
     optimizer_section = Section(spec.optimizer, "/optimizer", provenance, top.out, "optimizer")
@@ -220,7 +220,7 @@ def _overridden(device: r.Device, override: DeviceOverrideSpec, warnings: list[W
 
 def _precision(
     section: Section,
-    stack: r.Stack,
+    stack: str,
     optimizer: str,
     method: r.Method,
     architecture: Architecture,
@@ -228,17 +228,17 @@ def _precision(
     warnings: list[Warning],
 ) -> r.Precision:
     no_bf16 = hardware is not None and hardware[0].device.peak_bf16_flops_per_second is None
-    recipe: r.Recipe = section.take("recipe", "fp16_mixed" if no_bf16 else "bf16_mixed")
-    weights, gradients, master, state = widths.widths(recipe, stack)
+    recipe: str = section.take("recipe", "fp16_mixed" if no_bf16 else "bf16_mixed")
+    weights, gradients, master, state = RECIPES[recipe].widths or STACKS[stack].mixed_widths
     if method.lora is not None:
         # The frozen base has no gradients; where a stack keeps no master copy the trained part follows the adapters' own width.
-        weights = 4.0 if recipe == "fp32" else 2.0
+        weights = float(RECIPES[recipe].activation_bytes)
         if method.quantization is not None:
             weights = widths.quantized_weight_bytes(method.quantization)
         if master == 0:
             gradients = state = method.lora.adapter_bytes
-    states, assumed = widths.optimizer_state_bytes(optimizer, state, architecture)
-    if assumed is not None and "bounded" in assumed and section.given("optimizer_state_bytes") is None:
+    states, assumed, bounded = state_bytes(optimizer, state, architecture)
+    if bounded and assumed is not None and section.given("optimizer_state_bytes") is None:
         warnings.append(Warning(code="optimizer_states_bounded", detail=assumed, pointer="/optimizer/name"))
     defaults = dict(zip(_FIGURES, map(float, (weights, gradients, master, states)), strict=True))
     values: dict[str, float] = {name: section.take(name, value) for name, value in defaults.items()}
@@ -246,7 +246,7 @@ def _precision(
     return r.Precision(recipe=recipe, overridden=overridden, **values)
 
 
-def _software(section: Section, stack: r.Stack, checkpointing: str, top: Section, warnings: list[Warning]) -> r.Software:
+def _software(section: Section, stack: str, checkpointing: str, top: Section, warnings: list[Warning]) -> r.Software:
     offload = section.take("cpu_offload", "none")
     if section.given("cpu_offload") == ["none"]:
         section.out["cpu_offload"] = "none"
@@ -268,7 +268,7 @@ def _software(section: Section, stack: r.Stack, checkpointing: str, top: Section
 
 def _layout(
     spec: RunSpec,
-    stack: r.Stack,
+    stack: str,
     hardware: tuple[r.Hardware, dict[str, Any]] | None,
     top: Section,
     provenance: dict[str, str],
@@ -287,7 +287,7 @@ def _layout(
     data = devices // model_parallel
     sequence_parallel: bool = section.take("sequence_parallel", False)
     virtual: int = section.take("virtual_pipeline", 1)
-    sharding: r.Sharding = section.take("sharding", _SHARDING.get(stack, "none"))
+    sharding: r.Sharding = section.take("sharding", STACKS[stack].default_sharding)
     group = section.given("shard_group_size")
     if sharding == "hybrid":
         per_node = 8 if hardware is None else hardware[0].devices_per_node

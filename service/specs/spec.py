@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from service.estimation.optimizers import OPTIMIZERS
+from service.estimation.recipes import RECIPES
+from service.estimation.stacks import STACKS
 
 from .fields import (
     MAX_COUNT,
@@ -28,6 +32,14 @@ from .fields import (
 )
 from .spec_job import CheckpointingSpec, DataPipelineSpec, EvaluationSpec, PostTrainingSpec, RateSpec, ReservesSpec
 from .spec_model import MethodSpec, ModelSpec
+
+# Closed lists are the records' own names: a new record is a new value.
+if TYPE_CHECKING:
+    RecipeName: TypeAlias = str
+    StackName: TypeAlias = str
+    OptimizerName: TypeAlias = str
+else:
+    RecipeName, StackName, OptimizerName = (Literal[tuple(records)] for records in (RECIPES, STACKS, OPTIMIZERS))
 
 _Lengths = Annotated[
     Annotated[Count, Tag("one")] | Annotated[list[Count], Field(min_length=1, max_length=1_000_000), Tag("list")],
@@ -141,19 +153,13 @@ class BatchSpec(Part):
 class PrecisionSpec(Part):
     """The precision recipe, and bytes a parameter where they differ from its default."""
 
-    recipe: Literal["fp32", "bf16_mixed", "fp16_mixed", "bf16_pure", "fp8_mixed", "nvfp4_mixed"] | None = None
+    recipe: RecipeName | None = None
     weight_bytes: BytesPerParameter | None = None
     """Under `lora` and `qlora` those of the frozen base."""
     gradient_bytes: BytesPerParameter | None = None
     master_weight_bytes: BytesPerParameter | None = None
     optimizer_state_bytes: BytesPerParameter | None = None
     """All states of a parameter together."""
-
-
-OptimizerName = Literal[
-    "adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw", "adamw_4bit", "adafactor", "sgd", "sgd_momentum", "lion", "lion_8bit",
-    "muon", "galore_adamw", "apollo",
-]  # fmt: skip
 
 
 class OptimizerSpec(Part):
@@ -169,7 +175,7 @@ _Offload = Literal["none", "optimizer", "parameters", "activations"]
 class SoftwareSpec(Part):
     """The training stack and its switches."""
 
-    stack: Literal["hf_transformers", "fsdp_native", "deepspeed", "megatron", "llm_foundry"] | None = None
+    stack: StackName | None = None
     """`fsdp_native`: torchtitan, torchtune, litgpt and the like."""
     compile: Flag | None = None
     """Whether `torch.compile` is used."""

@@ -26,7 +26,15 @@ from .profile import (
     Stack,
 )
 
-_ATTENTION = AttentionRule(repeats_key_values=(True, True, True), score_bytes=(6, 6, 4), own_width_score_bytes=(6, 6, 4))
+_ATTENTION = AttentionRule(
+    repeats_key_values=(True, True, True),
+    score_bytes=(6, 6, 4),
+    own_width_score_bytes=(6, 6, 4),
+    softcap_bytes=(2, 2, 4),
+    fused_softmax_multiple=None,
+    scores_dropped=False,
+    second_output=(False, False, False),
+)
 _RMS = NormRule(input_copy=(4, 4, 4), normalized=(2, 4, 4), statistics=4, half_input_copy=4, half_normalized=2)
 BLOCKS = BlockRule(
     norms={
@@ -37,14 +45,27 @@ BLOCKS = BlockRule(
     },
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     attention=_ATTENTION,
+    gate_output_kept=True,
+    product_copy=(0, 0, 0),
+    router_copy=(0, 0, 0),
+    routing_widths=None,
 )
 COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     attention=AttentionRule(
-        repeats_key_values=(True, True, True), score_bytes=(2, 2, 4), own_width_score_bytes=(2, 2, 4), softcap_bytes=(0, 0, 0)
+        repeats_key_values=(True, True, True),
+        score_bytes=(2, 2, 4),
+        own_width_score_bytes=(2, 2, 4),
+        softcap_bytes=(0, 0, 0),
+        fused_softmax_multiple=None,
+        scores_dropped=False,
+        second_output=(False, False, False),
     ),
     gate_output_kept=False,
+    product_copy=(0, 0, 0),
+    router_copy=(0, 0, 0),
+    routing_widths=None,
 )
 
 # torchtune's chunked cross entropy: an eighth of the rows at a time in 32 bits, log-probabilities, gradient and its 16-bit copy (14 / 8).
@@ -84,6 +105,11 @@ FSDP_NATIVE = Stack(
         loss_outside=1,
         reduced_blocks=1,
         reduced_bytes=(2, 4, 4),
+        reduces_every_micro_batch=False,
+        bucket_elements=0.0,
+        replicated_gradient_copies=0.0,
+        persistent_gradients=False,
+        offload_moves_gradients=False,
     ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=1.25, fragmentation=0.04, fragmentation_bytes=0, framework_bytes=6e8, communicator_bytes=5e8
@@ -107,4 +133,19 @@ FSDP_NATIVE = Stack(
     fused_head_gradients=2,  # the sum so far and the chunk's own
     accumulates_unsharded=frozenset({"bf16_pure"}),
     foreach_temporaries=False,  # the recipes of all three ask for the fused AdamW
+    mixed_widths=(4, 4, 0, 4),
+    default_sharding="zero3",
+    measured_sharding=frozenset({"none", "zero1", "zero2", "zero3", "hybrid"}),
+    measured_attention=frozenset({"flash", "sdpa", "eager"}),
+    own_width_loss=None,
+    kept=1.0,
+    working=1.0,
+    counted=False,
+    dimensions=frozenset({"tensor", "pipeline", "context", "expert"}),
+    step_buffers={},
+    model_parallel_step_buffers=None,
+    relatives={},
+    adapter_bytes=None,
+    loss_by_quantization={},
+    dequantized_matrices=1.0,
 )

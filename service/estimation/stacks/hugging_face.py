@@ -54,10 +54,14 @@ BLOCKS = BlockRule(
         score_bytes=(6, 6, 4),
         own_width_score_bytes=(2, 6, 4),
         second_output=(True, True, False),
+        softcap_bytes=(2, 2, 4),
+        fused_softmax_multiple=None,
+        scores_dropped=False,
     ),
     product_copy=(0, 2, 0),
     router_copy=(4, 0, 0),
     routing_widths=((2, 4, 4), (4, 4, 4)),
+    gate_output_kept=True,
 )
 LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(8, 8, 8))
 
@@ -72,9 +76,18 @@ COMPILED_BLOCKS = BlockRule(
     norms=COMPILED_NORMS,
     activations={"": ActivationRule(inner=(2, 2, 4)), "relu": ActivationRule(inner=(0, 0, 0), keeps_output=True)},
     attention=AttentionRule(
-        repeats_key_values=(False, False, True), score_bytes=(2, 2, 4), own_width_score_bytes=(2, 2, 4), softcap_bytes=(0, 0, 0)
+        repeats_key_values=(False, False, True),
+        score_bytes=(2, 2, 4),
+        own_width_score_bytes=(2, 2, 4),
+        softcap_bytes=(0, 0, 0),
+        fused_softmax_multiple=None,
+        scores_dropped=False,
+        second_output=(False, False, False),
     ),
     gate_output_kept=False,
+    product_copy=(0, 0, 0),
+    router_copy=(0, 0, 0),
+    routing_widths=None,
 )
 COMPILED_LOSS = LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(4, 4, 4))
 FUSED_LOSS = LossRule(saved=(0, 0, 0), forward_extra=(0, 0, 0), backward_extra=(0, 0, 0))
@@ -107,6 +120,11 @@ HUGGING_FACE = Stack(
         reduced_bytes=(2, 4, 4),
         replicated_gradient_copies=1,
         stage_two_keeps_gathered=True,  # FSDP's SHARD_GRAD_OP
+        reduces_every_micro_batch=False,
+        bucket_elements=0.0,
+        pipeline_accumulates_unsharded=False,
+        persistent_gradients=False,
+        offload_moves_gradients=False,
     ),
     overheads=Overheads(
         workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.03, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
@@ -119,4 +137,24 @@ HUGGING_FACE = Stack(
         "reserved": Interval(low=0.94, high=1.09),
         "process": Interval(low=0.94, high=1.07),
     },
+    mixed_widths=(4, 4, 0, 4),
+    default_sharding="none",
+    measured_compiled=False,
+    measured_narrow=False,
+    measured_attention=frozenset({"flash", "sdpa", "eager"}),
+    kept=1.0,
+    kept_compiled=1.0,
+    kept_quantized=1.0,
+    working=1.0,
+    fused_head_gradients=1.0,
+    foreach_temporaries=True,
+    step_buffers={},
+    model_parallel_step_buffers=None,
+    keeps_stage_outputs=False,
+    relatives={},
+    adapter_bytes=None,
+    accumulates_unsharded=frozenset(),
+    quantized_mode=None,
+    quantized_outside=False,
+    dequantized_matrices=1.0,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from ..architecture import Norm
@@ -19,6 +19,7 @@ HALF: Mode = 0
 AUTOCAST: Mode = 1
 SINGLE: Mode = 2
 Widths = tuple[float, float, float]
+Widths4 = tuple[float, float, float, float]
 COMPUTE: Widths = (2, 2, 4)  # width of what a matrix product reads and writes
 RESIDUAL: Widths = (2, 4, 4)  # width of the residual stream
 
@@ -53,10 +54,10 @@ class AttentionRule:
     repeats_key_values: tuple[bool, bool, bool]  # grouped keys and values are expanded to all heads, by mode, for the fused kernels
     score_bytes: Widths  # per score of the eager path, softmaxed in 32 bits
     own_width_score_bytes: Widths  # the same where the family softmaxes in the scores' own width
-    softcap_bytes: Widths = (2, 2, 4)
-    fused_softmax_multiple: int | None = None  # an eager softmax is one kernel where (sequence, head) pairs are a multiple of this
-    scores_dropped: bool = False  # score_bytes has the mask and the dropped copy in it
-    second_output: tuple[bool, bool, bool] = (False, False, False)  # partly rotated: a contiguous copy of the output
+    softcap_bytes: Widths
+    fused_softmax_multiple: int | None  # an eager softmax is one kernel where (sequence, head) pairs are a multiple of this
+    scores_dropped: bool  # score_bytes has the mask and the dropped copy in it
+    second_output: tuple[bool, bool, bool]  # partly rotated: a contiguous copy of the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +67,10 @@ class BlockRule:
     norms: Mapping[Norm, NormRule]  # every kind of ``Layer.norm``
     activations: Mapping[str, ActivationRule]  # by activation function; "" is the default
     attention: AttentionRule
-    gate_output_kept: bool = True  # gate x up keeps the activated gate
-    product_copy: Widths = (0, 0, 0)  # a cast copy for the down projection, of families that cast its input
-    router_copy: Widths = (0, 0, 0)  # the 32-bit copy of the hidden state, of families whose routers read one
-    routing_widths: tuple[Widths, Widths] | None = None  # of routing weights: cast back, and left in 32 bits; None: unknown
+    gate_output_kept: bool  # gate x up keeps the activated gate
+    product_copy: Widths  # a cast copy for the down projection, of families that cast its input
+    router_copy: Widths  # the 32-bit copy of the hidden state, of families whose routers read one
+    routing_widths: tuple[Widths, Widths] | None  # of routing weights: cast back, and left in 32 bits; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +126,13 @@ class ShardingRule:
     loss_outside: float  # share of token table and head gathered then
     reduced_blocks: float  # blocks whose unsharded gradients wait for their reduction
     reduced_bytes: Widths  # width of an unsharded gradient
-    reduces_every_micro_batch: bool = False  # stage 2 scatters the gradients of every micro-batch, not of the last alone
-    bucket_elements: float = 0.0  # fixed communication buckets, in elements of 2 bytes (ZeRO)
-    replicated_gradient_copies: float = 0.0  # flat copies of replicated gradients beside the gradients (DDP buckets)
-    stage_two_keeps_gathered: bool = False  # "zero2" shards weights as well and keeps them gathered from forward to backward
-    pipeline_accumulates_unsharded: bool = False  # pipeline schedules reduce gradients at the last micro-batch alone
-    persistent_gradients: bool = False  # gradient buffers live through the whole step
-    offload_moves_gradients: bool = False  # an optimizer in host memory takes the gradients there as they are reduced
+    reduces_every_micro_batch: bool  # stage 2 scatters the gradients of every micro-batch, not of the last alone
+    bucket_elements: float  # fixed communication buckets, in elements of 2 bytes (ZeRO)
+    replicated_gradient_copies: float  # flat copies of replicated gradients beside the gradients (DDP buckets)
+    stage_two_keeps_gathered: bool  # "zero2" shards weights as well and keeps them gathered from forward to backward
+    pipeline_accumulates_unsharded: bool  # pipeline schedules reduce gradients at the last micro-batch alone
+    persistent_gradients: bool  # gradient buffers live through the whole step
+    offload_moves_gradients: bool  # an optimizer in host memory takes the gradients there as they are reduced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,8 @@ class Stack:
 
     title: str
     sources: tuple[str, ...]
+    mixed_widths: Widths4  # bytes a parameter under mixed recipes: weights, gradients, master weights, one state of the optimizer
+    default_sharding: Literal["none", "zero1", "zero2", "zero3", "hybrid"]  # unless the caller asks for another
     mixed_mode: Mode  # "mixed" recipes with 32-bit weights that are replicated
     mixed_sharded_mode: Mode  # the same behind a sharding engine that casts what it gathers
     transformers_modules: bool  # experts are executed as transformers' own modules do, all of them where those do
@@ -186,27 +189,27 @@ class Stack:
     sharding: ShardingRule
     overheads: Overheads
     intervals: Mapping[str, Interval]  # by observable: allocated, reserved, process
-    measured_methods: frozenset[str] = frozenset({"full"})  # of the rows behind the intervals; others get wider ones
-    measured_compiled: bool = False
-    measured_sharding: frozenset[str] = frozenset({"none", "zero1", "zero2", "zero3", "hybrid"})
-    measured_narrow: bool = False  # recipes of 8 and 4 bits
-    measured_attention: frozenset[str] = frozenset({"flash", "sdpa", "eager"})
-    own_width_loss: LossRule | None = None  # of families whose cross entropy reads the logits as they are; None: as the others'
-    kept: float = 1.0  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
-    kept_compiled: float = 1.0
-    kept_quantized: float = 1.0
-    working: float = 1.0  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
-    counted: bool = False  # moments inside a block follow PyTorch's own counters, with nothing fitted (``working`` is 1)
-    fused_head_gradients: float = 1.0  # copies of the head's gradient that a loss without whole logits holds while it accumulates it
-    dimensions: frozenset[str] = frozenset({"tensor", "pipeline", "context", "expert"})  # of model parallelism, that its trainers offer
-    foreach_temporaries: bool = True  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
-    step_buffers: Mapping[str, StepBuffers] = field(default_factory=dict)  # by sharding; an engine with 32-bit gradients steps on them
-    model_parallel_step_buffers: Mapping[str, StepBuffers] | None = None  # where tensor or pipeline says so: another trainer
-    keeps_stage_outputs: bool = False  # a pipeline stage's output lives until its backward pass
-    relatives: Mapping[float, Stack] = field(default_factory=dict)  # stacks that share the name, told by the width of their gradients
-    adapter_bytes: float | None = None  # the engine casts adapters to this width whatever was asked
-    accumulates_unsharded: frozenset[str] = frozenset()  # recipes whose trainers skip the reduction between micro-batches
-    quantized_mode: Mode | None = None  # how blocks run on a quantized base; None: as without
-    loss_by_quantization: Mapping[str, LossRule] = field(default_factory=dict)
-    quantized_outside: bool = False  # quantized bases: the head is quantized too
-    dequantized_matrices: float = 1.0  # whole matrices that quantized products expand at once, in the width of the products
+    measured_methods: frozenset[str]  # of the rows behind the intervals; others get wider ones
+    measured_compiled: bool
+    measured_sharding: frozenset[str]
+    measured_narrow: bool  # recipes of 8 and 4 bits
+    measured_attention: frozenset[str]
+    own_width_loss: LossRule | None  # of families whose cross entropy reads the logits as they are; None: as the others'
+    kept: float  # what a block keeps, as a multiple of the table's sum (fitted; 1 where the table is exact)
+    kept_compiled: float
+    kept_quantized: float
+    working: float  # transient gradients of one block in its backward pass, as a multiple of two intermediates and two hidden states
+    counted: bool  # moments inside a block follow PyTorch's own counters, with nothing fitted (``working`` is 1)
+    fused_head_gradients: float  # copies of the head's gradient that a loss without whole logits holds while it accumulates it
+    dimensions: frozenset[str]  # of model parallelism, that its trainers offer
+    foreach_temporaries: bool  # the stack steps torch's optimizers; foreach makes one parameter-sized temporary
+    step_buffers: Mapping[str, StepBuffers]  # by sharding; an engine with 32-bit gradients steps on them
+    model_parallel_step_buffers: Mapping[str, StepBuffers] | None  # where tensor or pipeline says so: another trainer
+    keeps_stage_outputs: bool  # a pipeline stage's output lives until its backward pass
+    relatives: Mapping[float, Stack]  # stacks that share the name, told by the width of their gradients
+    adapter_bytes: float | None  # the engine casts adapters to this width whatever was asked
+    accumulates_unsharded: frozenset[str]  # recipes whose trainers skip the reduction between micro-batches
+    quantized_mode: Mode | None  # how blocks run on a quantized base; None: as without
+    loss_by_quantization: Mapping[str, LossRule]
+    quantized_outside: bool  # quantized bases: the head is quantized too
+    dequantized_matrices: float  # whole matrices that quantized products expand at once, in the width of the products

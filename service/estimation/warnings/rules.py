@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..items import Items
+from ..recipes import RECIPES
 from ..run import Run
 from . import idle_fields
 from .catalogue import Warning
 
-# Hardly any published run exceeds this share of the dense peak of its own recipe: the best dense pretraining runs report 0.40 to
-# 0.57 (PaLM 0.462, Llama 3 405B 0.38 to 0.43, fms-fsdp on A100 0.57), fp8 over the bf16 peak up to 1.0.
-HIGHEST_MFU = 0.65
-HIGHEST_MFU_FP8 = 1.05
 MAIN_RUN_SHARE = 0.9  # leaves a tenth for everything that is not the main run
 PADDING_SHARE = 0.25
 ATTENTION_SHARE = 1 / 3  # half as much again on top of the matrices: 6 N D has lost its meaning
@@ -72,7 +69,7 @@ def parameters_only(facts: Facts) -> Warning | None:
 def peak_taken_as_real(facts: Facts) -> Warning | None:
     """A theoretical peak taken as a real rate."""
     given = facts.run.efficiency
-    limit = HIGHEST_MFU_FP8 if facts.run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else HIGHEST_MFU
+    limit = RECIPES[facts.run.precision.recipe].highest_mfu
     for name, value in (("mfu", given.mfu), ("hfu", given.hfu)):
         if value is not None and value > limit:
             return Warning(
@@ -305,14 +302,7 @@ def recipe_without_unit(facts: Facts) -> Warning | None:
     if facts.run.hardware is None:
         return None
     device, recipe = facts.run.hardware.device, facts.run.precision.recipe
-    own = {
-        "bf16_mixed": device.peak_bf16_flops_per_second,
-        "bf16_pure": device.peak_bf16_flops_per_second,
-        "fp16_mixed": device.peak_fp16_flops_per_second,
-        "fp8_mixed": device.peak_fp8_flops_per_second,
-        "nvfp4_mixed": device.peak_fp4_flops_per_second,
-        "fp32": device.peak_fp32_flops_per_second,
-    }[recipe]
+    own = device.unit_peak_flops_per_second(RECIPES[recipe].matrix_unit)
     if own is not None:
         return None
     return Warning(

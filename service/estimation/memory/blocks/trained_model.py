@@ -15,6 +15,7 @@ from ...architecture import Architecture
 from ...by_identity import ByIdentity
 from ...parameters import Trained, adapters_outside, trained
 from ...placement import divides_weights
+from ...recipes import RECIPES
 from ...run import Method, PostTraining, Precision, Run, Software
 from ...stacks import stack_of
 from ...stacks.profile import AUTOCAST, HALF, SINGLE, LossRule, Mode, Stack
@@ -315,11 +316,12 @@ def _value_share(run: Essence, total: float) -> float:
 
 def _mode(run: Essence, stack: Stack) -> Mode:
     """16-bit, autocast or 32-bit training."""
-    if run.precision.recipe == "fp32":
+    recipe = RECIPES[run.precision.recipe]
+    if recipe.product_bits == 32:
         return SINGLE
     if run.method.quantization is not None and stack.quantized_mode is not None and not run.software.compile:
         return stack.quantized_mode
-    if run.precision.recipe == "bf16_pure" or run.precision.weight_bytes <= 2:
+    if recipe.trains_16_bit_weights or run.precision.weight_bytes <= 2:
         return HALF
     return stack.mixed_sharded_mode if run.gathered else stack.mixed_mode
 
@@ -328,10 +330,11 @@ def _adapter(run: Essence, stack: Stack) -> Adapter | None:
     lora = run.method.lora
     if lora is None:
         return None
-    mixed = run.precision.recipe.endswith("_mixed")
+    recipe = RECIPES[run.precision.recipe]
+    mixed = recipe.autocasts
     return Adapter(
         rank=lora.rank,
-        element_bytes=lora.adapter_bytes if stack.adapter_bytes is None or run.precision.recipe == "fp32" else stack.adapter_bytes,
+        element_bytes=lora.adapter_bytes if stack.adapter_bytes is None or recipe.product_bits == 32 else stack.adapter_bytes,
         dropout=lora.dropout > 0,
         autocast=mixed and stack.mixed_mode == AUTOCAST,
         gathered=mixed and (stack.mixed_sharded_mode if run.gathered else stack.mixed_mode) == HALF,

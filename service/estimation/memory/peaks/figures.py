@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...correction import Corrections, Factor
 from ...numeric import Number, maximum, minimum, where
+from ...recipes import RECIPES
 from ...run import Run
 from ...spread import Spread, multiples
 from ...stacks.profile import Interval, Stack
@@ -123,7 +124,6 @@ def fits(run: Run, process: Spread) -> Fits:
 
 # Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
 MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
-NARROW = frozenset({"fp8_mixed", "nvfp4_mixed"})
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
 
 
@@ -138,7 +138,7 @@ def unlike(run: Run, model: TrainedModel) -> tuple[str, ...]:
         found.append("this attention kernel on this stack")
     if run.layout.sharding not in model.stack.measured_sharding:
         found.append("sharded weights on this stack")
-    if run.precision.recipe in NARROW and not model.stack.measured_narrow:
+    if RECIPES[run.precision.recipe].narrow and not model.stack.measured_narrow:
         found.append("products in 8 or 4 bits on this stack")
     if any(kind.weights.experts for kind in model.kinds):
         found.append("mixtures of experts")

@@ -12,6 +12,7 @@ from ...items import Basis, Item, unknown
 from ...numeric import Number, one
 from ...parameters import Parameters
 from ...placement import Placement, held_on_host, place
+from ...recipes import RECIPES
 from ...run import Run, Sharding
 from ...spread import Spread
 from ...stacks import STACKS, stack_of
@@ -222,7 +223,7 @@ def _of_method(run: Essence, stack: Stack) -> tuple[str, ...]:
             notes.append("the reference model is held in 16 bits, sharded like the weights")
     if run.method.objective in SAMPLED:
         notes += _sampled_notes(run)
-    if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed"):
+    if RECIPES[run.precision.recipe].narrow:
         notes.append("narrow products read 16-bit weights and activations, which are what is held (torchtitan's float8 runs)")
     if run.method.lora is not None and stack.adapter_bytes not in (None, run.method.lora.adapter_bytes):
         notes.append(f"the engine holds adapters in {stack.adapter_bytes:g} bytes a parameter, whatever adapter_bytes says")

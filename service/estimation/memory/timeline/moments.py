@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...numeric import Number, maximum
+from ...optimizers import OPTIMIZERS
 from ...stacks.profile import AUTOCAST
 from ..amounts import add
 from ..blocks.kept import BlockOnRank, block_bytes
 from .experts import ExpertMoments
 from .moment import Moment
 from .stage_step import StageStep, head_weights
-
-# Optimizers of which torch's foreach form makes one parameter-sized temporary.
-FOREACH = frozenset({"adamw", "sgd_momentum", "lion"})
 
 
 def last_mlp(step: StageStep) -> Moment:
@@ -174,7 +172,11 @@ def optimizer_step(step: StageStep, *buffers: Number) -> Moment:
     """The optimizer step, with buffers that an engine makes for it. In host memory it makes its own temporaries there."""
     optimizer, gradients = step.rank.run.optimizer, step.gradients
     temporaries: Number = 0.0
-    foreach = optimizer.implementation == "foreach" and step.rank.model.stack.foreach_temporaries and optimizer.name in FOREACH
+    foreach = (
+        optimizer.implementation == "foreach"
+        and step.rank.model.stack.foreach_temporaries
+        and OPTIMIZERS[optimizer.name].foreach_temporaries
+    )
     if foreach and "optimizer" not in step.rank.host:
         temporaries = gradients.states.stepped * step.rank.run.precision.gradient_bytes
     return step.moment("optimizer_step", gradients.complete, 0.0, 0.0, step.fixed, temporaries, *buffers, step.saved.lingering)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...numeric import Number, maximum, minimum, where
+from ...optimizers import OPTIMIZERS
 from ..amounts import add
 from ..blocks.kept import block_bytes
 from ..device.stage_on_rank import StageOnRank
 from ..device.states import HeldStates, ModelStates
 from .micro_batch import MicroBatch
 from .moment import Moment
-
-# States in 32 bits, which 8-bit optimizers keep for token tables (bitsandbytes' override for embeddings).
-WIDE_STATES = {"adamw_8bit": 8.0, "paged_adamw_8bit": 8.0, "lion_8bit": 4.0}
 
 
 @dataclass(slots=True)
@@ -228,8 +226,9 @@ def _fixed(rank: StageOnRank, micro: MicroBatch) -> Number:
     """What stands throughout the step beside the states."""
     run, model, own = rank.run, rank.model, rank.own
     fixed: Number = add(model.stack.overheads.workspace_bytes, rank.gathered.buckets)
-    if run.optimizer.name in WIDE_STATES and not rank.host & {"optimizer", "states"}:
-        wider = max(WIDE_STATES[run.optimizer.name] - run.precision.optimizer_state_bytes, 0.0)
+    table_bytes = OPTIMIZERS[run.optimizer.name].table_state_bytes
+    if table_bytes is not None and not rank.host & {"optimizer", "states"}:
+        wider = max(table_bytes - run.precision.optimizer_state_bytes, 0.0)
         fixed = fixed + own.trained_embedding * wider / rank.placed.states_over
     if model.inputs.pixels and rank.stage.first:  # the batch's images
         fixed = fixed + micro.images
