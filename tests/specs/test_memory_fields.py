@@ -36,7 +36,7 @@ SAVING: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 def memory(quote: dict[str, Any]) -> list[Any]:
-    return [item["expected"] for item in quote["items"] if item["section"] == "memory"] + quote["memory_phases"]
+    return [*(item["expected"] for item in quote["items"] if item["section"] == "memory"), *quote["memory_phases"]]
 
 
 @pytest.mark.parametrize(("scene", "patch", "pointer"), VAIN)
