@@ -15,7 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service.estimation import memory, parameters
-from service.estimation.memory import estimate as memory_of
+from service.estimation.memory.blocks.kept import blocks
+from service.estimation.memory.blocks.trained_model import trained_model
+from service.estimation.memory.device.stage_on_rank import StageOnRank, stages_on_ranks
 from service.estimation.placement import place
 from service.estimation.run import Run
 from service.estimation.step_time.counts import SequenceShape, StepCounts, counts_of
@@ -40,8 +42,12 @@ class Walk:
     experts_stored: float
     dense_stepped: float
     experts_stepped: float
-    dense_gathered: float  # received by all ranks in one gather of the weights
+    dense_reduced: float  # gradients that all ranks send in one reduce-scatter among those that hold the same part
+    experts_reduced: float
+    dense_gathered: float  # the same among the ranks of one shard group: as much as they receive in one gather of the weights
     experts_gathered: float
+    dense_between: float  # the same between shard groups, each of which holds the part once
+    experts_between: float
     writers: int  # ranks that are the first to hold a piece of the stepped states
 
 
@@ -57,7 +63,7 @@ def walk(run: Run, *, shards_weights: bool) -> Walk:
     for stage, position in ranks:
         dense_homes[stage, position % t] += 1
         expert_homes[stage, position % expert_ways] += 1
-    stored, stepped, gathered = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+    stored, stepped, reduced, gathered, between = ([0.0, 0.0] for _ in range(5))
     written, writers = set(), set()
     for stage, position in ranks:
         for kind, ways, homes in ((0, t, dense_homes), (1, expert_ways, expert_homes)):
@@ -67,12 +73,14 @@ def walk(run: Run, *, shards_weights: bool) -> Walk:
             fraction = 1.0 / (p * ways)  # of all weights of that kind
             stored[kind] += fraction / (over if shards_weights else 1)
             stepped[kind] += fraction / (over if states else 1)
-            gathered[kind] += fraction * (over - 1) / over if layout.sharding in ("zero3", "hybrid") else 0.0
+            reduced[kind] += fraction * (same - 1) / same
+            gathered[kind] += fraction * (over - 1) / over
+            between[kind] += fraction / over * (same - over) / same  # (copies - 1) / copies of its own piece
             piece = (kind, stage, part, copy % over if states else 0)
             if piece not in written:
                 written.add(piece)
                 writers.add((stage, position))
-    return Walk(stored[0], stored[1], stepped[0], stepped[1], gathered[0], gathered[1], len(writers))
+    return Walk(*stored, *stepped, *reduced, *gathered, *between, writers=len(writers))
 
 
 def document(case: dict[str, Any]) -> dict[str, Any]:
@@ -150,30 +158,55 @@ def test_all_ranks_together_hold_gather_step_and_write_the_model_as_often_as_the
     full = dense * seen.dense_stepped + experts * seen.experts_stepped
     stepped = full if run.method.lora is None else adapters * seen.dense_stepped
     assert work.optimizer_bytes / traffic * devices == pytest.approx(stepped, rel=1e-9)
-    if run.layout.sharding in ("zero3", "hybrid"):
-        frozen = run.method.lora is not None
-        gathers = 2.0 * min(precision.weight_bytes, 2.0)
-        received = gathers * (dense * seen.dense_gathered + experts * seen.experts_gathered)
-        scattered = precision.gradient_bytes * (
-            adapters * seen.dense_gathered if frozen else dense * seen.dense_gathered + experts * seen.experts_gathered
-        )
-        assert work.sharding.intra * devices == pytest.approx(received + scattered, rel=1e-9)
+    # What all devices together send for the gradients and for the weights, whenever in the step they do.
+    sent = (work.sharding.intra + work.data.intra) * devices
+    gradient, weight = precision.gradient_bytes, min(precision.weight_bytes, 2.0)
+    trained, trained_experts = (dense, experts) if run.method.lora is None else (adapters, 0.0)
+    reduced = trained * seen.dense_reduced + trained_experts * seen.experts_reduced
+    if run.layout.sharding == "none":
+        assert sent == pytest.approx(2.0 * gradient * reduced, rel=1e-9)  # an all-reduce is two rounds
+    elif run.layout.sharding in ("zero1", "zero2"):
+        assert sent == pytest.approx((gradient + weight) * reduced, rel=1e-9)
+    else:
+        received = 2.0 * weight * (dense * seen.dense_gathered + experts * seen.experts_gathered)  # for the forward and the backward pass
+        scattered = gradient * (trained * seen.dense_gathered + trained_experts * seen.experts_gathered)
+        between = 2.0 * gradient * (trained * seen.dense_between + trained_experts * seen.experts_between)
+        assert sent == pytest.approx(received + scattered + between, rel=1e-9)
 
     # Storage: each piece is written by the first rank that holds it.
     assert placed.writers == seen.writers
 
-    # Memory: all stages together, where there is one; norms and routers are whole on every tensor rank, so a little more is held.
-    if run.layout.pipeline == 1 and run.method.lora is None:
-        items = {item.code: item.expected for item in memory_of(run, counts, {}).items}
-        tensor = float(run.layout.tensor)
-        whole = _replicated(run)
-        for code, width, of_dense, of_experts in (
-            ("memory.weights", precision.weight_bytes, seen.dense_stored, seen.experts_stored),
-            ("memory.optimizer_states", precision.optimizer_state_bytes, seen.dense_stepped, seen.experts_stepped),
-        ):
-            held_by_all = float(items[code]) / width * devices
-            exact = dense * of_dense + experts * of_experts
-            assert exact * (1 - 1e-9) <= held_by_all <= (exact + whole * (tensor - 1) * of_dense) * (1 + 1e-9)
+    # Memory: all stages together (one and two are all those that it looks at); norms and routers are whole on every tensor rank, and
+    # adapters may be, so a little more is held.
+    if run.layout.pipeline > 2:
+        return
+    shards_gradients = run.layout.sharding in ("zero2", "zero3", "hybrid") and not (case["stack"] == "fsdp_native" and stage_count(run) > 1)
+    copies = float(devices) / stage_count(run)  # ranks of a stage
+    tensor, whole = float(run.layout.tensor), _replicated(run)
+    held = {int(each.stage.index): each.states for each in stages_of(run)}.values()
+    assert len(held) == stage_count(run)
+    if run.method.lora is None:
+        stored = sum(float(each.weights) for each in held) / precision.weight_bytes * copies
+        exact = dense * seen.dense_stored + experts * seen.experts_stored
+        assert exact * (1 - 1e-9) <= stored <= (exact + whole * (tensor - 1) * seen.dense_stored) * (1 + 1e-9)
+        spare = whole * (tensor - 1)
+    else:
+        spare = adapters * (tensor - 1)
+    in_optimizer = sum(float(each.stepped) for each in held) * copies
+    assert stepped * (1 - 1e-9) <= in_optimizer <= (stepped + spare * seen.dense_stepped) * (1 + 1e-9)
+    if shards_gradients and run.method.lora is None:
+        gradients = sum(float(each.gradients) for each in held) / gradient * copies
+        assert gradients == pytest.approx(in_optimizer, rel=1e-9)
+
+
+def stage_count(run: Run) -> int:
+    return int(run.layout.pipeline)
+
+
+def stages_of(run: Run) -> list[StageOnRank]:
+    model, placed = trained_model(run), place(run)
+    assert model is not None
+    return list(stages_on_ranks(run, model, placed, blocks(model, placed)))
 
 
 def _replicated(run: Run) -> float:
