@@ -45,7 +45,7 @@ def block_bytes(model: TrainedModel, kept: Kept, placed: Placement, decoder: boo
         whole = whole + kept.fixed
     if kept.fixed_experts:
         whole = whole + kept.fixed_experts / placed.expert_split
-    return whole if model.kept_scale == 1.0 else whole * model.kept_scale
+    return whole if model.blocks.kept_scale == 1.0 else whole * model.blocks.kept_scale
 
 
 def inputs(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
@@ -66,7 +66,7 @@ def selected(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
         routed=rule.kept_outputs * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
     )
     return minimum(
-        block_bytes(model, outputs, placed, kind.decoder) / model.kept_scale, block_bytes(model, kind.kept, placed, kind.decoder)
+        block_bytes(model, outputs, placed, kind.decoder) / model.blocks.kept_scale, block_bytes(model, kind.kept, placed, kind.decoder)
     )
 
 
@@ -85,9 +85,9 @@ class BlockOnRank:
     kept_attention: Number  # of that, without its MLP
 
 
-def blocks(model: TrainedModel, placed: Placement) -> list[BlockOnRank]:
+def blocks_on_rank(model: TrainedModel, placed: Placement) -> list[BlockOnRank]:
     """A block of each kind."""
-    return [_block(model, kind, placed) for kind in model.kinds]
+    return [_block(model, kind, placed) for kind in model.blocks.kinds]
 
 
 def _block(model: TrainedModel, kind: BlockKind, placed: Placement) -> BlockOnRank:
@@ -110,7 +110,7 @@ def _block(model: TrainedModel, kind: BlockKind, placed: Placement) -> BlockOnRa
     held = kept if model.checkpointing == "none" else _held(model, kind, placed)
     attention: Number = 0.0
     trained_attention: Number = 0.0
-    if model.score_gradients or model.ends_without_table or model.hands_on_bias or kind.weights.experts:
+    if model.blocks.score_gradients or model.ends_without_table or model.blocks.hand_on_bias or kind.weights.experts:
         attention = kept - block_bytes(model, kind.kept_feed_forward, placed, kind.decoder)
         trained_attention = kind.weights.trained_attention / t
     return BlockOnRank(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
@@ -127,12 +127,12 @@ def _held(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
 
 def saved_bytes_per_layer(model: TrainedModel, placed: Placement) -> list[int]:
     """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
-    values: list[float] = [0.0] * model.block_count
-    for kind in model.kinds:
+    values: list[float] = [0.0] * model.blocks.count
+    for kind in model.blocks.kinds:
         value = float(_held(model, kind, placed))
         for index in kind.indices:
             values[index] = value
     if not model.recomputes:
-        for one in model.first.each:
+        for one in model.blocks.first.each:
             values[one.index] += float(block_bytes(model, one.kept, placed, one.decoder))
     return [round(value) for value in values]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...architecture import Architecture
+from ...architecture import Architecture, Layer
 from ...by_identity import ByIdentity
 from ...parameters import Trained, adapters_outside, trained
 from ...placement import divides_weights
@@ -89,6 +89,8 @@ class Head:
     """The head over the last hidden state, and its loss."""
 
     loss: LossRule
+    late_share: float  # how much of the loss's tensors this loss holds, of what the stack's plain one does
+    kept: float  # bytes per token that the last norm and the head keep
     outputs: float  # for each token that it reads: the vocabulary, or one
     per_token: bool  # reads every token, not one a sequence
     trained: bool
@@ -116,6 +118,32 @@ class Companions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """The blocks of the model, and what all of them have in common."""
+
+    kinds: tuple[BlockKind, ...]
+    count: int
+    counts_before: tuple[np.ndarray[Any, Any], ...]  # how many blocks of each kind are among the first n
+    first: FirstBlocks
+    widest: float  # intermediate width
+    largest_matrix: float  # weights of the largest matrix of a block
+    score_gradients: float  # bytes per token and key of the gradients of one block's scores; 0 where scores are not stored
+    kept_scale: float  # what blocks keep, as a multiple of the rules' sum (fitted; 1 where the rules are exact)
+    keep_encoded: bool  # they keep the encoder's output uncast, and count it
+    hand_on_bias: bool  # recomputed stacks hand on a learned position bias
+    split_by_moments: bool  # moments between attention and MLP can be the peak, whatever the kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalNorm:
+    """The last norm of the residual stream."""
+
+    kept: float  # bytes per token that it keeps
+    output_bytes: float  # of an element that it hands on
+    written_out: bool  # it is no single kernel, and what it makes on its way is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedModel:
     """A model with all that a run makes of it before it is laid out."""
 
@@ -123,33 +151,19 @@ class TrainedModel:
     stack: Stack
     how: Computing
     checkpointing: str
-    kinds: tuple[BlockKind, ...]
-    block_count: int
-    counts_before: tuple[np.ndarray[Any, Any], ...]  # how many blocks of each kind are among the first n
-    first: FirstBlocks
-    score_gradients: float  # bytes per token and key of the gradients of one block's scores; 0 where scores are not stored
-    widest: float  # intermediate width
-    largest_matrix: float  # weights of the largest matrix of a block
     lengths: Lengths
     inputs: Inputs
-    outside: Outside
+    blocks: Blocks
+    final_norm: FinalNorm
     head: Head
+    outside: Outside
     trains: Trains
     companions: Companions
     total_weights: float
     encoder_decoder: bool
-    encoded_kept: bool  # blocks keep the encoder's output uncast, and count it
-    kept_scale: float  # what blocks keep, as a multiple of the rules' sum (fitted; 1 where the rules are exact)
     casts: bool  # autocast keeps 16-bit copies of the matrices
     recomputes: bool  # the backward pass makes a block's values again
-    norm_written_out: bool  # what the last norm makes on its way is known
-    normalised_bytes: float  # of an element of the last norm's output
-    norm_kept: float  # bytes per token that one norm of the residual stream keeps
-    head_kept: float  # bytes per token that the last norm and the head keep
-    hands_on_bias: bool  # recomputed stacks hand on a learned position bias
     ends_without_table: bool  # no token table's gradient comes after the first block's, so casts of these can be the peak
-    splits_blocks: bool  # moments between attention and MLP can be the peak, whatever the kind
-    late_share: float  # how much of the loss's tensors this loss holds, of what the stack's plain one does
 
 
 def longest(run: Run) -> int | None:
@@ -182,25 +196,62 @@ def trained_model(run: Run, table: Stack | None = None) -> TrainedModel | None:
     known: TrainedModel = _remembered(run.architecture, essence)
     if table is None:
         return known
-    return replace(known, stack=table, kept_scale=_kept_scale(table, essence))
+    return replace(known, stack=table, blocks=replace(known.blocks, kept_scale=_kept_scale(table, essence)))
+
+
+class _Source(NamedTuple):
+    """What a trained model is made from."""
+
+    architecture: Architecture
+    run: Essence
+    stack: Stack
+    how: Computing
+    parts: Trained  # what is trained of it
 
 
 @ByIdentity
-def _remembered(model: Architecture, run: Essence) -> TrainedModel:
+def _remembered(architecture: Architecture, run: Essence) -> TrainedModel:
     stack = stack_of(run.software, run.precision)
     how = Computing(
         rules=stack.compiled_blocks if run.software.compile else stack.blocks,
         mode=_mode(run, stack),
         fused=run.attention != "eager",
-        hidden=model.hidden,
+        hidden=architecture.hidden,
         adapter=_adapter(run, stack),
     )
-    checkpointing, counted = run.activation_checkpointing, stack.counted
-    kinds, at_first = kinds_of(model, run.method, how, checkpointed=checkpointing == "full")
-    method = trained(model, run.method)
-    outside, head = _outside(model, run.method, method), _head(model, run, stack, method)
-    in_blocks = sum((kind.weights.split + kind.weights.whole + kind.weights.experts) * len(kind.indices) for kind in kinds)
+    parts, checkpointing = trained(architecture, run.method), run.activation_checkpointing
+    source, casts = _Source(architecture, run, stack, how, parts), how.mode == AUTOCAST and stack.weight_casts
+    outside = _outside(architecture, run.method, parts)
+    ends_without_table = casts and outside.embedding == 0.0
+    blocks = _blocks(source, ends_without_table)
+    final_norm = _final_norm(source, blocks.kinds[-1].layer)
+    in_blocks = sum((kind.weights.split + kind.weights.whole + kind.weights.experts) * len(kind.indices) for kind in blocks.kinds)
     total = in_blocks + outside.embedding + outside.head + outside.rest
+    return TrainedModel(
+        essence=run,
+        stack=stack,
+        how=how,
+        checkpointing=checkpointing,
+        lengths=Lengths(sequence=run.length, decoder=run.decoder_length),
+        inputs=_inputs(source),
+        blocks=blocks,
+        final_norm=final_norm,
+        head=_head(source, final_norm),
+        outside=outside,
+        trains=Trains(norms=parts.part("norms"), mlp=parts.part("mlp"), position_bias=parts.embeddings),
+        companions=_companions(run, total),
+        total_weights=total,
+        encoder_decoder=architecture.encoder_decoder,
+        casts=casts,
+        recomputes=checkpointing == "full" or (checkpointing == "selective" and stack.selective.drops == "outputs"),
+        ends_without_table=ends_without_table,
+    )
+
+
+def _blocks(source: _Source, ends_without_table: bool) -> Blocks:
+    architecture, run, stack, how, parts = source
+    full, count = run.activation_checkpointing == "full", len(architecture.layers)
+    kinds, at_first = kinds_of(architecture, run.method, how, checkpointed=full)
     first = FirstBlocks(
         each=at_first,
         positions=sum(one.kept.positions for one in at_first),
@@ -208,102 +259,95 @@ def _remembered(model: Architecture, run: Essence) -> TrainedModel:
         lingering_squares=sum(how.width * kinds[0].layer.attention.query_heads for one in at_first if one.kept.shared_squares),
     )
     scores = 0.0 if how.fused else max(how.score_bytes(kind.layer.attention) * kind.layer.attention.query_heads for kind in kinds)
-    casts = how.mode == AUTOCAST and stack.weight_casts
-    norm = how.norm(kinds[-1].layer)
-    norm_kept = (how.norm_input(norm) + (norm.normalized[how.mode] if method.part("norms") else 0.0)) * how.hidden + norm.statistics
-    hands_on_bias, ends_without_table = checkpointing == "full" and first.squares > 0.0, casts and outside.embedding == 0.0
-    return TrainedModel(
-        essence=run,
-        stack=stack,
-        how=how,
-        checkpointing=checkpointing,
+    hand_on_bias = full and first.squares > 0.0
+    encoded = any(one.decoder and (one.kept.shared_squares or one.kept.cross_replicated > 0.0) for one in at_first)
+    return Blocks(
         kinds=kinds,
-        block_count=len(model.layers),
-        counts_before=tuple(_before(kind, len(model.layers)) for kind in kinds),
+        count=count,
+        counts_before=tuple(_before(kind, count) for kind in kinds),
         first=first,
-        score_gradients=scores,
         widest=max(kind.intermediate for kind in kinds),
         largest_matrix=max(kind.weights.largest for kind in kinds),
-        lengths=Lengths(sequence=run.length, decoder=run.decoder_length),
-        inputs=_inputs(model, run, method),
-        outside=outside,
-        head=head,
-        trains=Trains(norms=method.part("norms"), mlp=method.part("mlp"), position_bias=method.embeddings),
-        companions=Companions(
-            reference=run.method.objective in REFERENCED and run.post_training.reference == "model" and not run.method.adapters,
-            reward=float(run.post_training.reward_parameter_count or 0) if run.method.objective in SAMPLED else 0.0,
-            value_share=_value_share(run, total),
-        ),
-        total_weights=total,
-        encoder_decoder=model.encoder_decoder,
-        encoded_kept=how.mode != AUTOCAST
-        and method.part("attention")
-        and any(one.decoder and (one.kept.shared_squares or one.kept.cross_replicated > 0.0) for one in at_first),
+        score_gradients=scores,
         kept_scale=_kept_scale(stack, run),
-        casts=casts,
-        recomputes=checkpointing == "full" or (checkpointing == "selective" and stack.selective.drops == "outputs"),
-        norm_written_out=how.mode == HALF and counted and norm.backward > 0.0,
-        normalised_bytes=max(how.residual, how.norm_output(norm)),
-        norm_kept=norm_kept,
-        head_kept=_head_kept(how, head, norm_kept),
-        hands_on_bias=hands_on_bias,
-        ends_without_table=ends_without_table,
-        splits_blocks=bool(scores) or ends_without_table or hands_on_bias,
-        late_share=head.loss.backward_extra[how.operators] / stack.loss.backward_extra[how.operators],
+        keep_encoded=how.mode != AUTOCAST and parts.part("attention") and encoded,
+        hand_on_bias=hand_on_bias,
+        split_by_moments=bool(scores) or ends_without_table or hand_on_bias,
     )
 
 
-def _inputs(model: Architecture, run: Essence, method: Trained) -> Inputs:
-    keeps_gradient = run.method.lora is not None and run.method.lora.input_grads
+def _inputs(source: _Source) -> Inputs:
+    architecture, lora = source.architecture, source.run.method.lora
+    keeps_gradient = lora is not None and lora.input_grads
+    pixels = [m for m in architecture.outside if m.reads == "pixels"]
     # Whether the blocks' input is not the first embedding itself.
-    in_steps = any(m.reads == "pixels" for m in model.outside) or (len(model.embeddings) > 1 and not model.encoder_decoder)
+    in_steps = bool(pixels) or (len(architecture.embeddings) > 1 and not architecture.encoder_decoder)
+    dropped = 1.0 if source.parts.embeddings or keeps_gradient else 0.0
     return Inputs(
         keeps_gradient=keeps_gradient,
         leaf_apart=keeps_gradient and in_steps,
-        masks=MASK * model.embedding_dropouts * model.hidden * (1.0 if method.embeddings or keeps_gradient else 0.0),
-        pixels=float(sum(m.inputs for m in model.outside if m.reads == "pixels")),
+        masks=MASK * architecture.embedding_dropouts * architecture.hidden * dropped,
+        pixels=float(sum(m.inputs for m in pixels)),
     )
 
 
-def _outside(model: Architecture, run: Method, method: Trained) -> Outside:
-    embedding = float(sum(v.size for v in model.embeddings))
-    head = float(model.head.parameters) if model.head is not None and not model.head_tied else 0.0
-    rest = float(sum(m.parameters for m in model.outside) + sum(v.size for v in model.outside_vectors))
-    pairs = () if run.lora is None else adapters_outside(model, run.lora)
-    copies = _saved_modules(model, run)
+def _outside(architecture: Architecture, method: Method, parts: Trained) -> Outside:
+    own_head = architecture.head if not architecture.head_tied else None
+    embedding = float(sum(v.size for v in architecture.embeddings))
+    head = 0.0 if own_head is None else float(own_head.parameters)
+    rest = float(sum(m.parameters for m in architecture.outside) + sum(v.size for v in architecture.outside_vectors))
+    pairs = () if method.lora is None else adapters_outside(architecture, method.lora)
+    copies = _saved_modules(architecture, method)
     return Outside(
         embedding=embedding,
         head=head,
         rest=rest,
-        rest_matrices=float(sum(m.weights for m in model.outside)),
-        trained_embedding=embedding if method.embeddings else 0.0,
-        trained_head=head if model.head is not None and method.head(model.head_tied) else 0.0,
-        trained_rest=rest if method.part("norms") else 0.0,
+        rest_matrices=float(sum(m.weights for m in architecture.outside)),
+        trained_embedding=embedding if parts.embeddings else 0.0,
+        trained_head=head if own_head is not None and parts.head(False) else 0.0,
+        trained_rest=rest if parts.part("norms") else 0.0,
         adapters=float(sum(pair.parameters for pair in pairs)) + copies,
         copies=copies,
     )
 
 
-def _head(model: Architecture, run: Essence, stack: Stack, method: Trained) -> Head:
-    outputs = 0.0 if model.head is None else 1.0 if run.method.objective == "reward_model" else float(model.head.outputs)
-    is_trained = model.head is not None and method.head(model.head_tied)
+def _final_norm(source: _Source, last: Layer) -> FinalNorm:
+    how, rule = source.how, source.how.norm(last)
+    scaled = rule.normalized[how.mode] if source.parts.part("norms") else 0.0
+    return FinalNorm(
+        kept=(how.norm_input(rule) + scaled) * how.hidden + rule.statistics,
+        output_bytes=max(how.residual, how.norm_output(rule)),
+        written_out=how.mode == HALF and source.stack.counted and rule.backward > 0.0,
+    )
+
+
+def _head(source: _Source, final_norm: FinalNorm) -> Head:
+    architecture, run, stack, how, parts = source
+    head, loss = architecture.head, _loss(architecture, run, stack)
+    per_token, is_trained = head is not None and head.per_token, head is not None and parts.head(architecture.head_tied)
+    width = how.width if is_trained else 0.0
+    if how.mode == AUTOCAST and not per_token:
+        width = 0.0  # a cast of the few rows that a classifier reads; else their view keeps the whole
     return Head(
-        loss=_loss(model, run, stack),
-        outputs=outputs,
-        per_token=model.head is not None and model.head.per_token,
+        loss=loss,
+        late_share=loss.backward_extra[how.operators] / stack.loss.backward_extra[how.operators],
+        kept=final_norm.kept + width * how.hidden + 16.0,  # 8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices
+        outputs=0.0 if head is None else 1.0 if run.method.objective == "reward_model" else float(head.outputs),
+        per_token=per_token,
         trained=is_trained,
-        tied_trained=model.head_tied and method.embeddings and is_trained,
-        reads_scaled=model.encoder_decoder and model.head_tied and model.layers[0].attention.position_bias is not None,
+        tied_trained=architecture.head_tied and parts.embeddings and is_trained,
+        reads_scaled=architecture.encoder_decoder and architecture.head_tied and architecture.layers[0].attention.position_bias is not None,
         quantized=stack.quantized_outside and run.method.quantization is not None,
     )
 
 
-def _head_kept(how: Computing, head: Head, norm_kept: float) -> float:
-    """8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices."""
-    width = how.width if head.trained else 0.0
-    if how.mode == AUTOCAST and not head.per_token:
-        width = 0.0  # a cast of the few rows that a classifier reads; else their view keeps the whole
-    return norm_kept + width * how.hidden + 16.0
+def _companions(run: Essence, total: float) -> Companions:
+    sampled, wanted = run.method.objective in SAMPLED, run.post_training
+    return Companions(
+        reference=run.method.objective in REFERENCED and wanted.reference == "model" and not run.method.adapters,
+        reward=float(wanted.reward_parameter_count or 0) if sampled else 0.0,
+        value_share=_value_share(run, total),
+    )
 
 
 def _value_share(run: Essence, total: float) -> float:

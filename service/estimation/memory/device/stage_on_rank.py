@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...numeric import Number, maximum
 from ...placement import Placement, held_on_host, place
 from ...run import Run
-from ..blocks.kept import BlockOnRank, blocks
+from ..blocks.kept import BlockOnRank, blocks_on_rank
 from ..blocks.trained_model import TrainedModel
 from .stages import Stage, StageShare, share_of, stages
 from .states import Gathered, ModelStates, gathered_on, states_of, stepped_per_rank, weights_of
@@ -43,7 +43,7 @@ HOST_GRADIENT_BYTES = 4.0  # the optimizer steps in 32 bits there
 def host_bytes(run: Run, model: TrainedModel) -> Number:
     """Host memory of one rank for what is offloaded, at the fullest stage."""
     placed, held = place(run), held_on_host(run)
-    each = blocks(model, placed)
+    each = blocks_on_rank(model, placed)
     worst: Number = 0.0
     for stage in stages(model, placed):
         own = share_of(model, stage, placed, each)

@@ -43,7 +43,7 @@ def stages(model: TrainedModel, placed: Placement) -> list[Stage]:
     ``account_for_embedding_in_pipeline_split``, BigScience's ``type:transformer|embedding``) the outer stages hold one
     block fewer; else the first stages hold one more.
     """
-    p, blocks, tables = placed.pipeline, model.block_count, model.counts_before
+    p, blocks, tables = placed.pipeline, model.blocks.count, model.blocks.counts_before
     m, v = placed.micro_batches, placed.virtual_stages
     if not isinstance(p, np.ndarray) and p == 1:
         return [Stage(0, True, 1.0, [float(table[blocks]) for table in tables], 1.0)]
@@ -102,7 +102,7 @@ class StageShare:
 def share_of(model: TrainedModel, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
     """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
     total = StageShare()
-    for kind, own, count in zip(model.kinds, each, stage.counts, strict=True):
+    for kind, own, count in zip(model.blocks.kinds, each, stage.counts, strict=True):
         present = minimum(count, 1.0)
         total.weights = add(total.weights, own.weights * count)
         if model.casts:
@@ -120,7 +120,7 @@ def share_of(model: TrainedModel, stage: Stage, placed: Placement, each: Sequenc
         total.block = larger(total.block, own.weights * present)
         total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
         total.kept_block = larger(total.kept_block, own.kept * present)
-        if model.score_gradients or model.ends_without_table or model.hands_on_bias or kind.weights.experts:
+        if model.blocks.score_gradients or model.ends_without_table or model.blocks.hand_on_bias or kind.weights.experts:
             total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
             total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
         total.kept = add(total.kept, own.held * count)

@@ -140,7 +140,7 @@ def unlike(run: Run, model: TrainedModel) -> tuple[str, ...]:
         found.append("sharded weights on this stack")
     if RECIPES[run.precision.recipe].narrow and not model.stack.measured_narrow:
         found.append("products in 8 or 4 bits on this stack")
-    if any(kind.weights.experts for kind in model.kinds):
+    if any(kind.weights.experts for kind in model.blocks.kinds):
         found.append("mixtures of experts")
     if model.encoder_decoder or run.architecture.image_positions is not None:
         found.append("encoders")

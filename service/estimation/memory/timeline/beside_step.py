@@ -42,7 +42,7 @@ def beside_step(rank: StageOnRank) -> Iterator[Moment]:
     yield Moment("checkpoint_save", stage.index, held, 0.0, 0.0, saving)
     if _evaluates(run):
         mode = model.how.operators
-        entries = tokens_of(model, placed, model.kinds[-1].decoder) * (model.head.outputs / placed.tensor) * stage.last
+        entries = tokens_of(model, placed, model.blocks.kinds[-1].decoder) * (model.head.outputs / placed.tensor) * stage.last
         logits = entries * (model.head.loss.saved[mode] + model.head.loss.forward_extra[mode])
         cache: Number = 0.0
         if any(suite.generated_tokens for suite in run.evaluation.suites):
@@ -77,7 +77,7 @@ def _generation(run: Run, model: TrainedModel, placed: Placement) -> Number:
     ranks = placed.weights_over * placed.tensor * placed.pipeline
     length = float((wanted.prompt_tokens or 0) + (wanted.generated_tokens or 0))
     cache = 0.0
-    for kind in model.kinds:
+    for kind in model.blocks.kinds:
         a = kind.layer.attention
         keys = (a.query_key_dim + a.value_dim) * a.key_value_heads * len(kind.indices)
         cache += 2.0 * keys * (length if a.window is None else min(length, float(a.window)))
@@ -89,7 +89,7 @@ def _cache(rank: StageOnRank) -> Number:
     model, placed = rank.model, rank.placed
     length = model.lengths.sequence * 1.0
     total: Number = 0.0
-    for kind, count in zip(model.kinds, rank.stage.counts, strict=True):
+    for kind, count in zip(model.blocks.kinds, rank.stage.counts, strict=True):
         a = kind.layer.attention
         positions = length if a.window is None else min(length, float(a.window))
         total = total + (a.query_key_dim + a.value_dim) * a.key_value_heads * positions * count

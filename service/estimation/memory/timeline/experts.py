@@ -30,7 +30,7 @@ class ExpertMoments:
 
 def expert_moments(model: TrainedModel, placed: Placement) -> ExpertMoments | None:
     """None where no block has experts, or the stack computes them in another way."""
-    kind = next((kind for kind in reversed(model.kinds) if kind.layer.mlp.experts), None)
+    kind = next((kind for kind in reversed(model.blocks.kinds) if kind.layer.mlp.experts), None)
     if kind is None or model.how.rules.routing_widths is None:
         return None
     cast_back, in_single = model.how.rules.routing_widths

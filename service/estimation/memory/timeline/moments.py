@@ -20,7 +20,7 @@ from .stage_step import StageStep, head_weights
 def last_mlp(step: StageStep) -> Moment:
     """Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
     model, casts = step.rank.model, step.casts
-    cast = casts.all - casts.head - 2.0 * model.largest_matrix / step.rank.placed.tensor if model.casts else casts.all
+    cast = casts.all - casts.head - 2.0 * model.blocks.largest_matrix / step.rank.placed.tensor if model.casts else casts.all
     return step.forward(step.saved.all, cast, step.micro.in_last_mlp, step.saved.images)
 
 
@@ -85,10 +85,10 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
     """
     model, placed, saved, gradients = step.rank.model, step.rank.placed, step.saved, step.gradients
-    kind = model.kinds[0]
+    kind = model.blocks.kinds[0]
     done: Number = 0.0
     to_come: Number = 0.0
-    for other, block, count in zip(model.kinds, each, step.rank.stage.counts, strict=True):
+    for other, block, count in zip(model.blocks.kinds, each, step.rank.stage.counts, strict=True):
         if other.decoder:
             done = add(done, block.held * count)
         else:
@@ -97,7 +97,7 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     local, heads, width = model.lengths.sequence / placed.context, kind.layer.attention.query_heads / placed.tensor, model.how.width
     live = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.encoder_norm_kept
     per_position = width * heads * placed.micro_sequences * local
-    if model.score_gradients:  # gradients of the softmax's output and of its input
+    if model.blocks.score_gradients:  # gradients of the softmax's output and of its input
         inside = maximum(step.micro.first_score_gradients, 2.0 * per_position * model.lengths.sequence)
     else:
         inside = per_position * (model.lengths.sequence + 3.0 * kind.layer.attention.query_key_dim)
@@ -111,7 +111,7 @@ def patch_convolution(step: StageStep) -> Moment:
     """
     model, own, micro, gradients = step.rank.model, step.rank.own, step.micro, step.gradients
     to_come = (own.trained_attention + model.outside.trained_rest) * gradients.element_bytes
-    cast = 2.0 * (own.trained_attention + model.largest_matrix / step.rank.placed.tensor + model.outside.rest_matrices)
+    cast = 2.0 * (own.trained_attention + model.blocks.largest_matrix / step.rank.placed.tensor + model.outside.rest_matrices)
     left = add(step.saved.others, own.kept_attention)
     return step.backward(gradients.missing(to_come), left, cast, 2.0 * micro.residual, micro.cast_images)
 
@@ -125,7 +125,7 @@ def loss(step: StageStep) -> list[Moment]:
     hidden: Number = micro.norm_output * last if mode == AUTOCAST or not model.head.trained else 0.0  # the last norm's output
     if model.head.reads_scaled:
         hidden = hidden + micro.residual * last
-    if model.checkpointing == "none" and not model.encoded_kept:  # held until the loss is known
+    if model.checkpointing == "none" and not model.blocks.keep_encoded:  # held until the loss is known
         hidden = add(hidden, saved.encoded)
     head_gradients: Number = 0.0
     if run.software.fused_loss and model.head.trained:

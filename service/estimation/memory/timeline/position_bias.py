@@ -43,7 +43,7 @@ class Biases:
 def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
     """The moments in the first blocks of decoder and encoder, where checkpointing recomputes both stacks."""
     model, placed, micro = step.rank.model, step.rank.placed, step.micro
-    layer, trained = model.kinds[-1], model.trains.position_bias
+    layer, trained = model.blocks.kinds[-1], model.trains.position_bias
     heads = layer.layer.attention.query_heads / placed.tensor
     bias, mask = model.how.residual * heads, model.how.width * heads
     shared = Biases(
@@ -77,12 +77,12 @@ def _backward(step: StageStep, missing: Number, activations: Number, transient: 
 def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Its other blocks are done, and the bias of the first pass is gone; the encoder's blocks and last norm wait."""
     model, placed, stage, own, micro = step.rank.model, step.rank.placed, step.rank.stage, step.rank.own, step.micro
-    mode, kind, bias = model.how.mode, model.kinds[-1], shared.bias
+    mode, kind, bias = model.how.mode, model.blocks.kinds[-1], shared.bias
     pairs = model.lengths.decoder / placed.context * model.lengths.decoder
     cross_pairs = model.lengths.decoder / placed.context * model.lengths.sequence
-    blocks = sum(count for kind, count in zip(model.kinds, stage.counts, strict=True) if kind.decoder)
+    blocks = sum(count for kind, count in zip(model.blocks.kinds, stage.counts, strict=True) if kind.decoder)
     left: Number = own.trained_block
-    for other, block, count in zip(model.kinds, each, stage.counts, strict=True):
+    for other, block, count in zip(model.blocks.kinds, each, stage.counts, strict=True):
         if not other.decoder:
             left = add(left, add(block.trained, other.adapters) * count)
     waiting = micro.encoder_norm_kept - (blocks - 1.0) * micro.residual - bias * pairs
@@ -101,11 +101,11 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
     ]
     # A forward pass holds the normalised input and queries, keys and values.
     ahead = micro.encoder_norm_kept + micro.tokens * (model.how.width * (model.how.hidden + sum(m.outputs for m in _readers(kind))))
-    if model.score_gradients:
+    if model.blocks.score_gradients:
         # Scores before and after they are scaled; under autocast the softmax's input and output, and what it casts. And a causal mask.
         each_score = (model.how.width + 2.0 * model.how.residual if mode == AUTOCAST else 2.0 * model.how.width) * shared.heads
         scores = each_score * placed.micro_sequences * cross_pairs + model.how.residual * pairs
-        own_scores = model.score_gradients / placed.tensor * placed.micro_sequences * cross_pairs
+        own_scores = model.blocks.score_gradients / placed.tensor * placed.micro_sequences * cross_pairs
         result.append(backward(in_attention - own_scores, micro.residual + anew + shared.cross + scores))
         weights = (
             model.how.residual * shared.heads * placed.micro_sequences * pairs
@@ -123,13 +123,13 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
 def _encoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:
     """Of the decoder there are only the zeros and their gradient."""
     model, placed, micro = step.rank.model, step.rank.placed, step.micro
-    kind, pairs = model.kinds[0], model.lengths.sequence / placed.context * model.lengths.sequence
+    kind, pairs = model.blocks.kinds[0], model.lengths.sequence / placed.context * model.lengths.sequence
     left = add(each[0].trained, kind.adapters)
     kept = block_bytes(model, kind.kept, placed, False)
     stays = 2.0 * shared.cross + shared.summed * pairs
     anew = (shared.bias + shared.buckets) * pairs
     result = [_backward(step, left, kept, stays + anew + shared.end)]
-    if model.how.mode == AUTOCAST and not model.score_gradients:  # the bias made contiguous in 32 bits, then in 16
+    if model.how.mode == AUTOCAST and not model.blocks.score_gradients:  # the bias made contiguous in 32 bits, then in 16
         before = _until_scores(step, kind)
         result.append(_backward(step, left, before, stays + anew + (shared.bias + shared.mask) * pairs))
     if model.trains.position_bias:
@@ -163,7 +163,7 @@ def kept_scores(step: StageStep) -> Moment:
     """In the last decoder block of a forward pass that recomputes nothing: the bias, the mask in its layout and once more, contiguous."""
     model, placed, stage, own, micro = step.rank.model, step.rank.placed, step.rank.stage, step.rank.own, step.micro
     pairs = model.lengths.decoder / placed.context * model.lengths.decoder
-    masks = (3.0 * model.how.residual * model.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
-    encoded = micro.encoder_norm_kept + (0.0 if model.encoded_kept else micro.encoded)
-    begun = _before_scores(step, model.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
+    masks = (3.0 * model.how.residual * model.blocks.kinds[-1].layer.attention.query_heads / placed.tensor + 1.0) * pairs
+    encoded = micro.encoder_norm_kept + (0.0 if model.blocks.keep_encoded else micro.encoded)
+    begun = _before_scores(step, model.blocks.kinds[-1]) - own.kept_block - 2.0 * own.cast_block
     return _forward(step, stage.last * (masks + encoded + begun))

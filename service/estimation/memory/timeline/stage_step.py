@@ -115,7 +115,7 @@ def stage_step(rank: StageOnRank, micro: MicroBatch) -> StageStep:
         fixed=fixed,
         forward_fixed=forward,
         backward_fixed=add(forward, rank.gathered.unreduced),
-        late_share=rank.model.late_share if rank.model.stack.overheads.late_gradients else 0.0,
+        late_share=rank.model.head.late_share if rank.model.stack.overheads.late_gradients else 0.0,
     )
 
 
@@ -135,10 +135,11 @@ def _saved(rank: StageOnRank, micro: MicroBatch) -> Saved:
         last = last + (micro.residual - micro.kept_twice)
     lingering: Number = 0.0
     if stage.first and model.inputs.keeps_gradient:
-        lingering = (2.0 if model.first.squares == 0.0 else 4.0) * micro.residual
-    if stage.first and model.checkpointing == "full" and model.first.lingering_squares:
+        lingering = (2.0 if model.blocks.first.squares == 0.0 else 4.0) * micro.residual
+    if stage.first and model.checkpointing == "full" and model.blocks.first.lingering_squares:
         lingering = (
-            lingering + model.first.lingering_squares * (model.lengths.sequence / placed.context * model.lengths.sequence) / placed.tensor
+            lingering
+            + model.blocks.first.lingering_squares * (model.lengths.sequence / placed.context * model.lengths.sequence) / placed.tensor
         )
     return Saved(
         all=kept,
@@ -156,14 +157,14 @@ def _saved_of_one(rank: StageOnRank, micro: MicroBatch, encoded: Number) -> Numb
     model, placed, stage, own = rank.model, rank.placed, rank.stage, rank.own
     kept: Number = own.kept
     if stage.first and not model.recomputes:
-        for one in model.first.each:
+        for one in model.blocks.first.each:
             kept = kept + block_bytes(model, one.kept, placed, one.decoder)
     elif stage.first:
         local = model.lengths.sequence / placed.context
-        if model.first.positions:
-            kept = kept + model.first.positions * local
-        if model.first.squares:
-            kept = kept + model.first.squares * (local * model.lengths.sequence) / placed.tensor
+        if model.blocks.first.positions:
+            kept = kept + model.blocks.first.positions * local
+        if model.blocks.first.squares:
+            kept = kept + model.blocks.first.squares * (local * model.lengths.sequence) / placed.tensor
     if model.encoder_decoder and model.checkpointing == "full":  # the encoder's output is an input of every decoder block
         kept = kept + encoded
     if stage.first and model.inputs.masks:

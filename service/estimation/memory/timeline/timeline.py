@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...numeric import Number, minimum, where
 from ...placement import Placement
 from ...run import Run
-from ..blocks.kept import BlockOnRank, blocks
+from ..blocks.kept import BlockOnRank, blocks_on_rank
 from ..blocks.trained_model import TrainedModel
 from ..device.stage_on_rank import StageOnRank, stages_on_ranks
 from ..device.states import HeldStates
@@ -20,7 +20,7 @@ from .stage_step import StageStep, stage_step
 
 def timeline(run: Run, model: TrainedModel, placed: Placement, *, shown: bool) -> Iterator[StageTimeline]:
     """The moments of every stage that can hold the most; ``shown``: those beside the step too where they cannot be the peak."""
-    each, micro = blocks(model, placed), micro_batch(run, model, placed)
+    each, micro = blocks_on_rank(model, placed), micro_batch(run, model, placed)
     beside_too = shown or may_be_the_peak(run)
     for rank in stages_on_ranks(run, model, placed, each):
         step = stage_step(rank, micro)
@@ -41,17 +41,17 @@ def _step(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
         found.append(moments.last_mlp(step))
     if step.micro.experts is not None and step.micro.experts.trained_down is not None:
         found += moments.experts(step, step.micro.experts, step.micro.experts.trained_down)
-    if model.kinds[-1].adapted_mlp is not None:
+    if model.blocks.kinds[-1].adapted_mlp is not None:
         found += moments.adapted_mlp(step)
-    if model.how.adapter is not None and model.norm_written_out:
+    if model.how.adapter is not None and model.final_norm.written_out:
         found += moments.final_norm(step)
-    if model.score_gradients:
+    if model.blocks.score_gradients:
         found += moments.scores(step)
-    if model.first.squares and not model.recomputes and not model.score_gradients and first:
+    if model.blocks.first.squares and not model.recomputes and not model.blocks.score_gradients and first:
         found.append(position_bias.kept_scores(step))
-    if model.hands_on_bias and first:
+    if model.blocks.hand_on_bias and first:
         found += position_bias.recomputed(step, each)
-    gradients_of_scores = model.score_gradients or (model.first.squares and model.trains.position_bias)
+    gradients_of_scores = model.blocks.score_gradients or (model.blocks.first.squares and model.trains.position_bias)
     if model.encoder_decoder and gradients_of_scores and not model.recomputes and first and "activations" not in step.rank.host:
         found.append(moments.encoder(step, each))
     if model.ends_without_table and first:
