@@ -22,9 +22,10 @@ from service.quotes import examples
 from service.quotes.issuing import Desk
 
 from . import space
+from .candidates import Candidates
 from .passes import Prepared, posted, prepare
 from .schemas import Front, Note, Plan, PlanAnswer, PlanRequest
-from .search import Candidates, Limits
+from .search import Limits
 from .worker import MOST_ON_FRONT, Job, Shortlist, Workers
 
 router = APIRouter(prefix="/plans", tags=["plans"])
@@ -147,10 +148,10 @@ def _prices(prepared: Prepared) -> list[float]:
     currencies: set[str] = set()
     for each in prepared.passes:
         rates = _rates(each.run)
-        if not rates or each.run.hardware is None:
+        if not rates:
             raise invalid("/objective", "cost needs a device_hour rate of every device in spec.rates")
         currencies |= rates.keys()
-        prices.append(float(next(iter(rates.values()))) * each.run.hardware.device_count / 3600.0)
+        prices.append(float(next(iter(rates.values()))) * each.hardware.device_count / 3600.0)
     if len(currencies) > 1:
         raise invalid("/objective", "the rates are in several currencies, which are not converted")
     return prices
@@ -196,7 +197,7 @@ def _warnings(asked: PlanRequest, prepared: Prepared, shortlist: Shortlist) -> l
             "layouts are compared by mean lengths of bins of samples; the plans' own figures are of every length",
             "/spec/data",
         )
-    devices = {each.run.hardware.device.name for each in prepared.passes if each.run.hardware is not None}
+    devices = {each.hardware.device.name for each in prepared.passes}
     if len(devices) > 1 and asked.objective == "device_hours":
         note("unlike_devices", "device-hours of unlike devices are not equivalent: rank by wall_clock or cost", "/objective")
     if len(shortlist.front) == MOST_ON_FRONT:

@@ -10,7 +10,7 @@ from typing import Any
 from service.alternatives.condensed import condensed
 from service.estimation import step_time
 from service.estimation.correction import Corrections
-from service.estimation.run import Run
+from service.estimation.run import Hardware, Run
 from service.kit.problems import Invalid, invalid
 from service.specs.load import parse
 from service.specs.resolve import resolve
@@ -20,12 +20,13 @@ from .space import Space, with_values, without
 CorrectionsFor = Callable[[Mapping[str, Any], Run], Corrections]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
     """One combination of the choices."""
 
     spec: dict[str, Any]  # as received, the choices set
     run: Run  # the axes at their defaults
+    hardware: Hardware  # the run's: what has none is not searched
     corrections: Corrections
     group_follows: bool = False  # hybrid shards span what the layout leaves of a node: nobody said how many ranks
 
@@ -62,7 +63,7 @@ def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsF
             prepared.rejected[_of_a_choice(problem, values)] += space.layouts_per_choice
             continue
         reason = step_time.why_not(run)
-        if reason is not None:
+        if reason is not None or run.hardware is None:
             missing = "/hardware" if run.hardware is None else "/sequence_length" if run.sequence_length is None else "/model"
             raise invalid(missing, f"a search predicts step times: {reason}")
         data = condensed(run.data)
@@ -70,7 +71,15 @@ def prepare(spec: Mapping[str, Any], space: Space, corrections_for: CorrectionsF
         parallelism = chosen.get("parallelism")
         grouped = isinstance(parallelism, Mapping) and parallelism.get("shard_group_size") is not None
         follows = run.layout.sharding == "hybrid" and not grouped
-        prepared.passes.append(Pass(chosen, replace(run, data=data), corrections_for(base, run), follows))
+        prepared.passes.append(
+            Pass(
+                spec=chosen,
+                run=replace(run, data=data),
+                hardware=run.hardware,
+                corrections=corrections_for(base, run),
+                group_follows=follows,
+            )
+        )
     return prepared
 
 

@@ -20,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 
 from . import search
+from .candidates import Candidates, pareto, ranked
 from .passes import Pass
-from .search import Candidates, Found, Limits
+from .search import Found, Limits
 from .space import Space
 
 MOST_ON_FRONT = 50
@@ -64,8 +65,8 @@ def work(job: Job) -> Shortlist:
     if job.prices is not None:
         by = by * np.asarray(job.prices, dtype=np.float64)[rows.number]
     return Shortlist(
-        best=rows.take(search.ranked(rows, by)[: job.limit]),
-        front=rows.take(search.pareto(rows)[:MOST_ON_FRONT]),
+        best=rows.take(ranked(rows, by, job.limit)),
+        front=rows.take(pareto(rows, MOST_ON_FRONT)),
         found=len(rows),
         any_certain=bool(rows.certain.any()),
         rejected=dict(result.rejected),

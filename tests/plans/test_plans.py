@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from service.estimation.run import Run
 from service.kit.problems import Invalid
-from service.plans import search, space
+from service.plans import candidates, search, space
 from service.plans.passes import posted, prepare
 from service.plans.search import Limits
 from service.quotes import quoting
@@ -198,9 +198,9 @@ def test_the_training_is_the_same_in_every_plan() -> None:
 
 def test_ranking_and_front() -> None:
     found = run_search()[0].candidates
-    order = search.ranked(found, found.device_hours)
+    order = candidates.ranked(found, found.device_hours)
     assert list(found.device_hours[order]) == sorted(found.device_hours)
-    front = set(search.pareto(found).tolist())
+    front = set(candidates.pareto(found).tolist())
     points = np.stack([found.wall_clock_seconds, found.device_hours, -found.headroom_bytes], axis=1)
     for row in range(len(found)):
         beaten = np.all(points <= points[row], axis=1) & np.any(points < points[row], axis=1)
@@ -224,7 +224,7 @@ def test_deadline_and_budget_put_layouts_aside_with_the_reason() -> None:
 def test_the_same_search_gives_the_same_answer() -> None:
     first, second = run_search()[0].candidates, run_search()[0].candidates
     assert np.array_equal(first.wall_clock_seconds, second.wall_clock_seconds)
-    assert np.array_equal(search.ranked(first, first.device_hours), search.ranked(second, second.device_hours))
+    assert np.array_equal(candidates.ranked(first, first.device_hours), candidates.ranked(second, second.device_hours))
 
 
 def test_a_spent_time_budget_is_reported() -> None:
