@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .by_identity import ByIdentity
 from .flops import CROSS, DECODER, ENCODER, MODEL, Convention, Flops, Pairs, Terms, model_flops
-from .items import Item, unknown
-from .numeric import Number, one
+from .numeric import Number
 from .parameters import Parameters
 from .recomputation import repeated
 from .run import Run
 from .stacks import stack_of
 from .tokens import Rows, Workload, exact
 
-NO_SHAPE = "the model's layers and hidden size are not known, only a parameter count"
-HF_EXAMPLE = "PyTorch 2.13 with transformers 5.24 and PEFT 0.21"
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """FLOPs of the whole run in every convention; None where the spec does not allow them to be counted."""
 
-Figures = Mapping[str, Number | None]  # FLOPs of the whole run by the code of their item; None where they cannot be computed
+    training: Number | None  # of the model itself, under its masks
+    linear: Number | None  # ... its matrices
+    attention: Number | None  # ... and its attention, which add up to it
+    full_attention: Number | None  # of the model, with every pair of positions attending
+    six_nd: Number | None  # 6 N D; 4 N D where the base is frozen under adapters
+    six_nd_non_embedding: Number | None
+    executed: Executed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Executed:
     @property
     def total(self) -> Number:
         """All of it."""
-        return self.forward + self.backward + self.recompute
+        return exact(self.forward + self.backward + self.recompute)
 
 
 def model_terms(run: Run) -> Flops:
@@ -119,7 +125,7 @@ def executed(run: Run, work: Workload) -> Executed | None:
         return None
     terms = executed_terms(run)
     rows = work.tensor
-    attended = work.attended if _variable_length(run) else rows
+    attended = work.attended if variable_length(run) else rows
     tokens = _tokens(rows)
 
     def linear(part: Terms) -> Number:
@@ -150,89 +156,36 @@ def _recomputed(run: Run, terms: Flops, at: Count, linear: Count, core: Count) -
     return exact(products * shares.products + attention * shares.attention)
 
 
-def _variable_length(run: Run) -> bool:
+def variable_length(run: Run) -> bool:
     """Whether the kernel skips pairs across samples: packed samples under flash attention with sequence boundaries."""
     packed = run.data.packing == "packed" and run.data.histogram is not None and not run.data.cross_sample_attention
     return packed and run.attention == "flash"
 
 
 def figures(run: Run, work: Workload, parameters: Parameters) -> Figures:
-    """The value of every compute item by its code; None where the spec does not allow it to be computed."""
-    return {**_model(run, work), **_rules(run, work, parameters), **_executed(run, work)}
-
-
-def _model(run: Run, work: Workload) -> dict[str, Number | None]:
-    """What the model itself asks for."""
-    codes = ("compute.training", "compute.linear", "compute.attention", "compute.training_full_attention")
-    if not run.architecture.shape_known or (work.reason is not None and not work.attended):
-        return dict.fromkeys(codes)
-    both, rows = _both(model_terms(run)), work.attended
-    linear = exact(both.linear_at(_tokens(rows), _sum_counts(rows), 0))
-    attention = exact(_attention(both, rows, True))
-    values = (exact(linear + attention), linear, attention, exact(linear + _attention(both, rows, False)))
-    return dict(zip(codes, values, strict=True))
-
-
-def _rules(run: Run, work: Workload, parameters: Parameters) -> dict[str, Number | None]:
-    """6ND and its variant without embeddings; 4ND where the base is frozen under adapters."""
-    factor, tokens, active = _factor(run), work.input_tokens, parameters.active
+    """The run's work in every convention."""
+    linear = attention = training = full = None
+    if run.architecture.shape_known and (work.reason is None or work.attended):
+        both, rows = _both(model_terms(run)), work.attended
+        linear = exact(both.linear_at(_tokens(rows), _sum_counts(rows), 0))
+        attention = exact(_attention(both, rows, True))
+        training, full = exact(linear + attention), exact(linear + _attention(both, rows, False))
+    read, factor, active = work.input_tokens, rule_factor(run), parameters.active
     without = active - (parameters.total - parameters.non_embedding)
-    return {
-        "compute.6nd": None if tokens is None else exact(factor * active * tokens),
-        "compute.6nd_non_embedding": None if tokens is None or not run.architecture.shape_known else exact(factor * without * tokens),
-    }
-
-
-def _factor(run: Run) -> int:
-    return 4 if run.method.adapters else 6
-
-
-def _executed(run: Run, work: Workload) -> dict[str, Number | None]:
-    """What the framework executes."""
-    found = executed(run, work)
-    codes = ("compute.executed", "compute.forward", "compute.backward", "compute.recompute")
-    if found is None:
-        return dict.fromkeys(codes)
-    return dict(zip(codes, (exact(found.total), found.forward, found.backward, found.recompute), strict=True))
-
-
-def items(run: Run, work: Workload, values: Figures) -> list[Item]:
-    """The compute items of a quote."""
-    return [*_model_items(run, work, values), *_rule_items(run, work, values), *_executed_items(run, work, values)]
-
-
-def _model_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
-    codes = (
-        ("compute.training", None, "compute.linear + compute.attention"),
-        (
-            "compute.linear",
-            "compute.training",
-            "2 x inputs x outputs a token and matrix: forward, input gradient, weight gradient where each is needed",
-        ),
-        (
-            "compute.attention",
-            "compute.training",
-            "2 x heads x (query_key_dim + value_dim) a pair that the mask lets through; backward twice that",
-        ),
-        ("compute.training_full_attention", None, "compute.linear + attention over every pair of positions"),
+    return Figures(
+        training=training,
+        linear=linear,
+        attention=attention,
+        full_attention=full,
+        six_nd=None if read is None else exact(factor * active * read),
+        six_nd_non_embedding=None if read is None or not run.architecture.shape_known else exact(factor * without * read),
+        executed=executed(run, work),
     )
-    if not run.architecture.shape_known:
-        return [unknown(code, "compute", "flops", NO_SHAPE, formula=formula, parent=parent) for code, parent, formula in codes]
-    if work.reason is not None and not work.attended:
-        return [unknown(code, "compute", "flops", work.reason, formula=formula, parent=parent) for code, parent, formula in codes]
-    notes = ("output head counted, embedding look-up not; no recomputation; causal attention as (s + 1) / 2s of full, windows limited",)
-    return [
-        Item(
-            code=code,
-            section="compute",
-            quantity="flops",
-            expected=one(values[code]),
-            formula=formula,
-            parent=parent,
-            assumptions=() if parent else notes,
-        )
-        for code, parent, formula in codes
-    ]
+
+
+def rule_factor(run: Run) -> int:
+    """FLOPs a parameter and token of the rule: 6; 4 where the base is frozen under adapters."""
+    return 4 if run.method.adapters else 6
 
 
 def _sum_counts(rows: tuple[Rows, ...]) -> Number:
@@ -242,68 +195,15 @@ def _sum_counts(rows: tuple[Rows, ...]) -> Number:
     return total
 
 
-def _rule_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
-    factor = _factor(run)
-    result = []
-    for code, needs_shape, what in (
-        ("compute.6nd", False, "active parameters, embeddings included"),
-        ("compute.6nd_non_embedding", True, "active parameters without embeddings and untied head"),
-    ):
-        formula = f"{factor} x N x D; N = {what}, D = tokens.input"
-        if needs_shape and not run.architecture.shape_known:
-            result.append(unknown(code, "compute", "flops", NO_SHAPE, formula=formula))
-        elif work.input_tokens is None:
-            result.append(unknown(code, "compute", "flops", work.reason or "tokens are not known", formula=formula))
-        else:
-            notes = ("adapters on a frozen base: no weight gradients of the base",) if factor == 4 else ()
-            item = Item(code=code, section="compute", quantity="flops", expected=one(values[code]), formula=formula, assumptions=notes)
-            result.append(item)
-    return result
-
-
-def _repeated_words(run: Run) -> str:
-    """What selective checkpointing repeats, in words."""
-    shares = repeated(run)
-    if not shares.products and not shares.attention:
-        return "nothing: a fused kernel stores no scores that could be computed again"
-    said = [f"{shares.products:g} of the blocks' matrix products"] if shares.products else []
-    return "forward of " + " and ".join([*said, "the attention core"] if shares.attention else said)
-
-
-def _executed_items(run: Run, work: Workload, values: Mapping[str, Number | None]) -> list[Item]:
-    fused = (
-        "2.5 times forward attention (the fused kernel recomputes the scores)" if run.attention != "eager" else "twice forward attention"
-    )
-    stop = "all of each block" if run.software.checkpoint_reentrant else "each block up to its last saved value"
-    formulas = {
-        "full": f"forward of {stop}; head and embeddings are not recomputed",
-        "selective": _repeated_words(run),
-        "none": "no checkpointing",
-    }
-    codes = (
-        ("compute.executed", None, "compute.forward + compute.backward + compute.recompute"),
-        ("compute.forward", "compute.executed", "every matrix and every pair of tensor positions"),
-        ("compute.backward", "compute.executed", f"input and weight gradients where needed; attention {fused}"),
-        ("compute.recompute", "compute.executed", formulas[run.activation_checkpointing]),
-    )
-    if values["compute.executed"] is None:
-        reason = NO_SHAPE if not run.architecture.shape_known else work.reason or "lengths are not known"
-        return [unknown(code, "compute", "flops", reason, formula=formula, parent=parent) for code, parent, formula in codes]
-    notes = (f"as {HF_EXAMPLE} execute it, on tensor positions, attention over every pair",)
-    if _variable_length(run):
-        notes = (f"as {HF_EXAMPLE} execute it; the flash kernel is given the samples' boundaries and skips pairs across them",)
-    return [
-        Item(
-            code=code,
-            section="compute",
-            quantity="flops",
-            expected=one(values[code]),
-            formula=formula,
-            parent=parent,
-            assumptions=() if parent else notes,
-        )
-        for code, parent, formula in codes
-    ]
-
-
-__all__ = ["Executed", "Pairs", "executed", "executed_terms", "figures", "items", "model_terms", "pairs"]
+__all__ = [
+    "Executed",
+    "Figures",
+    "Pairs",
+    "executed",
+    "executed_terms",
+    "figures",
+    "model_terms",
+    "pairs",
+    "rule_factor",
+    "variable_length",
+]

@@ -11,7 +11,21 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from . import compute, cost, memory, parameters, post_training, reserves, scaling_items, speed_items, step_time, storage, tokens, wall_clock
+from . import (
+    compute,
+    compute_items,
+    cost,
+    memory,
+    parameters,
+    post_training,
+    reserves,
+    scaling_items,
+    speed_items,
+    step_time,
+    storage,
+    tokens,
+    wall_clock,
+)
 from . import speed as speeds
 from .correction import Corrections, stated
 from .items import Item, Items
@@ -59,7 +73,7 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
 
     items = Items()
     items.extend(tokens.items(run, work))
-    items.extend(compute.items(run, work, flops))
+    items.extend(compute_items.items(run, work, flops))
     items.extend(scaling_items.items(run, counts.active, inputs.tokens))
     items.extend(speed_items.items(driven.speed, plain.speed, inputs.steps))
     reserved = _wall_clock(items, driven, plain, measured)
@@ -102,10 +116,10 @@ def training_device_hours(run: Run, corrections: Corrections | None = None) -> f
 def _speed_inputs(run: Run, counts: Parameters, work: Workload, flops: compute.Figures) -> SpeedInputs:
     read = one(work.input_tokens)
     counted = CountedFlops(
-        six_nd=one(flops["compute.6nd"]),
-        causal=one(flops["compute.training"]),
-        full_attention=one(flops["compute.training_full_attention"]),
-        recompute=one(flops["compute.recompute"]),
+        six_nd=one(flops.six_nd),
+        causal=one(flops.training),
+        full_attention=one(flops.full_attention),
+        recompute=None if flops.executed is None else one(flops.executed.recompute),
         forward_6nd=None if read is None else 2.0 * counts.active * read,
     )
     return SpeedInputs(

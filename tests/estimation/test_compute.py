@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.estimation import compute, tokens
+from service.estimation import compute, compute_items, tokens
 from service.estimation.compute import pairs
 from service.estimation.flops import MODEL, Convention, model_flops
 from service.estimation.items import Item
@@ -26,11 +26,13 @@ FLOPS_ROWS = [row for row in rows("oracle.jsonl") if row["kind"] == "flops"]
 def items(run: Run) -> dict[str, Item]:
     """The compute items of a run by code."""
     work = tokens.workload(run)
-    return {item.code: item for item in compute.items(run, work, figures(run))}
+    return {item.code: item for item in compute_items.items(run, work, compute.figures(run, work, count(run)))}
 
 
 def figures(run: Run) -> dict[str, Any]:
-    return dict(compute.figures(run, tokens.workload(run), count(run)))
+    """All FLOPs by name; arrays where the batch is."""
+    found = asdict(compute.figures(run, tokens.workload(run), count(run)))
+    return {**found.pop("executed"), **found}
 
 
 def test_every_oracle_row_of_flops() -> None:

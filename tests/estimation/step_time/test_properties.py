@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.estimation import compute, parameters, step_time, tokens
+from service.estimation import compute, compute_items, parameters, step_time, tokens
 from service.estimation.run import Batch, Layout, Run
 from service.specs.load import run_of
 
@@ -86,7 +86,7 @@ def test_more_work_is_never_faster(run: Run, more: int) -> None:
 def test_no_step_beats_its_model_flops_at_the_peak(run: Run) -> None:
     assert run.hardware is not None
     work = tokens.workload(run)
-    items = {item.code: item for item in compute.items(run, work, compute.figures(run, work, parameters.count(run)))}
+    items = {item.code: item for item in compute_items.items(run, work, compute.figures(run, work, parameters.count(run)))}
     training = items["compute.training"].expected
     peak = run.hardware.device.recipe_peak_flops_per_second(run.precision.recipe)
     assert training is not None and peak is not None and work.steps
