@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from service.catalog import evidence
 from service.estimation import parameters, step_time
+from service.estimation.fitted.step_time import FITTED_ON
 from service.estimation.run import Run
-from service.estimation.step_time.coefficients import FITTED_ON
 
 
 class Difference(BaseModel):

@@ -3,11 +3,11 @@
     python -m tests.benchmarks.fit_memory                # residuals of the coefficients in force, by stack and source
     python -m tests.benchmarks.fit_memory --leave-out    # refits without each group, and without each source
     python -m tests.benchmarks.fit_memory --refit        # what a refit would give beside what is in force
-    python -m tests.benchmarks.fit_memory --leave-out --write README.md   # puts the table between the README's markers
+    python -m tests.benchmarks.fit_memory --write        # writes service/estimation/fitted/memory.py, and the README's table
 
 The rows are ``service/catalog/data/measured_memory.jsonl`` (each with its source); the headline set leaves out the tags in
 ``EXCLUDED``. Only the coefficients in ``FITTED`` are fitted, a few a stack, never one for a row; all else in
-``service/estimation/stacks`` is what the stack's code does.
+``service/estimation/stacks`` is what the stack's code does, or, where a stack has no rows to fit it on, the prior named there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from service.estimation.stacks import STACKS
 from service.estimation.stacks.megatron import MEGATRON_DEEPSPEED
 from service.estimation.stacks.profile import Stack
 from service.specs.load import run_of
+from tests.benchmarks.fitted import FITTED as FITTED_FILES
+from tests.benchmarks.fitted import digest
 
 EXCLUDED = frozenset({"fsdp-load-peak", "data-dependent-length", "conflict-in-source", "unknown-micro-batch", "config-ambiguous"})
 TABLES: Mapping[str, Stack] = {**STACKS, "megatron, DeepSpeed's engine": MEGATRON_DEEPSPEED}
@@ -67,8 +69,10 @@ FITTED: Mapping[str, Mapping[str, Prior]] = {
     },
 }
 SCALE = 0.04  # of a residual, against which the priors weigh
+GAIN = 0.05  # a refit that lowers the loss by less leaves a stack's numbers as they are: quotes do not move for nothing
 # Scored, but the common coefficients are not fitted on it: the tool is not stated, and another engine steps.
 NOT_FITTED = frozenset({"InternEvo"})
+TARGET, README = FITTED_FILES / "memory.py", Path(__file__).resolve().parents[2] / "README.md"
 BEGIN, END = "<!-- memory-accuracy:begin -->", "<!-- memory-accuracy:end -->"
 
 
@@ -102,10 +106,15 @@ def _table(run: Run) -> str:
     return next(name for name, table in TABLES.items() if table is known.stack)
 
 
+def measured_lines() -> list[str]:
+    """The measured rows as lines of JSON."""
+    return resources.files("service.catalog").joinpath("data/measured_memory.jsonl").read_text("utf-8").splitlines()
+
+
 def cases(lines: Iterable[str] | None = None, *, headline: bool = True) -> list[Case]:
     """The measured rows as runs."""
     if lines is None:
-        lines = resources.files("service.catalog").joinpath("data/measured_memory.jsonl").read_text("utf-8").splitlines()
+        lines = measured_lines()
     found = []
     for line in lines:
         row = json.loads(line)
@@ -227,6 +236,47 @@ def fit(found: list[Case], stack: Stack, priors: Mapping[str, Prior], rounds: in
     return stack
 
 
+def refit(found: list[Case], name: str) -> Stack:
+    """A stack's record with its coefficients fitted to all its rows, or as it is where they gain nothing."""
+    rows = [case for case in found if case.stack == name and case.measured is not None]
+    fitted, known = fit(rows, TABLES[name], FITTED[name], rounds=4), [case for case in rows if case.source not in NOT_FITTED]
+    gain = _loss(known, TABLES[name], FITTED[name]) - _loss(known, fitted, FITTED[name])
+    return fitted if gain >= GAIN else TABLES[name]
+
+
+def inputs(lines: Iterable[str]) -> str:
+    """Digest of the rows and priors of the fit."""
+    return digest(lines, {name: {key: asdict(prior) for key, prior in priors.items()} for name, priors in FITTED.items()})
+
+
+def module(lines: list[str]) -> str:
+    """Text of the generated module: every fitted coefficient with its prior."""
+    found = cases(lines)
+    known = [case for case in found if case.measured is not None and case.source not in NOT_FITTED]
+    sources = sorted({case.source for case in known})
+    out = [
+        '"""Fitted data of the memory model, written by ``python -m tests.benchmarks.fit_memory --write``; do not edit by hand.',
+        "",
+        "Rows: service/catalog/data/measured_memory.jsonl, each with its source; the priors and where they come from:",
+        'tests/benchmarks/fit_memory.py. What an entry means is said in stacks/profile.py."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        f'FITTED_ON = "{len(known)} measured peaks of {len(sources)} sources: {", ".join(sources)}"',
+        f'INPUTS = "{inputs(lines)}"  # digest of the rows and priors (tests/benchmarks/fitted.py)',
+        "",
+        "# By stack (name: value; prior and its standard deviation beside it); a dot leads into the stack's overheads.",
+        "COEFFICIENTS: dict[str, dict[str, float]] = {",
+    ]
+    for name, priors in FITTED.items():
+        table = refit(found, name)
+        out.append(f'    "{name}": {{')
+        for key, prior in priors.items():
+            out.append(f'        "{key}": {_get(table, key):.6g},  # prior {prior.mean:g}, {prior.deviation:g}')
+        out.append("    },")
+    return "\n".join([*out, "}", ""]).replace("e+0", "e")
+
+
 def leave_out(found: list[Case], key: Callable[[Case], str]) -> list[Residual]:
     """Residuals of every case under a fit that has not seen its group."""
     result: list[Residual] = []
@@ -296,15 +346,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--refit", action="store_true", help="print what a refit gives")
     parser.add_argument("--intervals", action="store_true", help="print 80 %% bounds of the leave-group-out residuals")
     parser.add_argument("--worst", type=int, default=0, help="print the worst rows")
-    parser.add_argument("--write", type=Path, help="put the table into this file between its markers")
+    parser.add_argument("--write", action="store_true", help="write the generated module, and the table into the README")
     args = parser.parse_args(arguments)
     found = cases()
     if args.refit:
         for name, priors in FITTED.items():
-            table = fit([c for c in found if c.stack == name], TABLES[name], priors, rounds=4)
+            table = refit(found, name)
             print(name, {key: (f"{_get(TABLES[name], key):.4g} in force", f"{_get(table, key):.4g} refitted") for key in priors})
-    out = leave_out(found, lambda case: case.group) if args.leave_out or args.intervals else None
-    by_source = leave_out(found, lambda case: case.source) if args.leave_out else None
+    out = leave_out(found, lambda case: case.group) if args.leave_out or args.intervals or args.write else None
+    by_source = leave_out(found, lambda case: case.source) if args.leave_out or args.write else None
     if args.intervals and out is not None:
         for name in FITTED:
             for observable in ("allocated", "reserved", "process"):
@@ -318,10 +368,11 @@ def main(arguments: list[str] | None = None) -> int:
         for r in sorted(seen, key=lambda r: -abs(r.log_ratio))[: args.worst]:
             print(f"{math.exp(-r.log_ratio) - 1:+.3f}  {r.case.id}")
     if args.write:
-        text = args.write.read_text("utf-8")
+        TARGET.write_text(module(measured_lines()), "utf-8")
+        text = README.read_text("utf-8")
         before, rest = text.split(BEGIN, 1)
         after = rest.split(END, 1)[1]
-        args.write.write_text(before + BEGIN + "\n" + table_text + "\n" + END + after, "utf-8")
+        README.write_text(before + BEGIN + "\n" + table_text + "\n" + END + after, "utf-8")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Fit the step-time model to the published measurements and report how well it does on rows it has not seen.
 
     python -m tests.benchmarks.fit_time            report, without writing anything
-    python -m tests.benchmarks.fit_time --write    also write service/estimation/step_time/coefficients.py and the README's table
+    python -m tests.benchmarks.fit_time --write    also write service/estimation/fitted/step_time.py and the README's table
 
 Two stages. The first fits the efficiencies of the mechanistic model (``service/estimation/step_time``) by robust least squares
 on the log error, each drawn to a prior from the literature. The second fits a shrunk factor per stack, device family,

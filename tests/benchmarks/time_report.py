@@ -12,9 +12,10 @@ import numpy as np
 from service.estimation import parameters
 from service.estimation.step_time.interval import cell, coordinates
 from service.estimation.wall_clock.items import WHOLE_RUN_RANGE
-from tests.benchmarks.time_rows import ROOT, Array, Row
+from tests.benchmarks.fitted import FITTED, digest
+from tests.benchmarks.time_rows import CASES, FILES, ROOT, Array, Row
 
-TARGET = ROOT / "service" / "estimation" / "step_time" / "coefficients.py"
+TARGET = FITTED / "step_time.py"
 FRAGMENT = ROOT / "tests" / "benchmarks" / "time_accuracy.md"
 BEGIN, END = "<!-- time-accuracy:begin -->", "<!-- time-accuracy:end -->"
 FEW, NEAREST = 4, 0.05  # a cell of fewer groups leans towards the unseen, and no bound comes nearer to the prediction
@@ -193,6 +194,12 @@ def pieces(text: str, width: int = 110) -> list[str]:
     return out
 
 
+def inputs(model: Any) -> str:
+    """Digest of the rows and priors of the fit."""
+    priors = {name: f"{mean:.6g}, {deviation:.6g}" for name, mean, deviation in zip(model.names, model.mean, model.deviation, strict=True)}
+    return digest([line for name in FILES for line in (CASES / name).read_text("utf-8").splitlines()], priors)
+
+
 def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row], keep: Array, seen: dict[str, Any],
            unseen: tuple[float, float], ranges: dict[str, Any]) -> str:  # fmt: skip
     """Text of the data module."""
@@ -209,6 +216,7 @@ def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row]
         "FITTED_ON = (",
         *(f"    {json.dumps(part)}" for part in pieces(fitted)),
         ")",
+        f'INPUTS = "{inputs(model)}"  # digest of the rows and priors (tests/benchmarks/fitted.py)',
         "",
         "# Efficiencies, shares and latencies (name: value; prior and its standard deviation in the logarithm beside it).",
         "COEFFICIENTS: dict[str, float] = {",

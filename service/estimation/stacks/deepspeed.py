@@ -7,6 +7,7 @@ module to bf16, adapters too, and runs without autocast. Blocks are Hugging Face
 
 from __future__ import annotations
 
+from ..fitted import memory as fitted
 from .hugging_face import BLOCKS, COMPILED_BLOCKS, COMPILED_LOSS, FUSED_LOSS, LOSS
 from .profile import CHECKPOINTED_SCORES, HALF, Interval, Overheads, ShardingRule, Stack, StepBuffers
 
@@ -20,6 +21,8 @@ STEP_BUFFERS = {
     "zero3": StepBuffers(live=6, at_once=1e9),
     "hybrid": StepBuffers(live=6, at_once=1e9),
 }
+
+FITTED = fitted.COEFFICIENTS["deepspeed"]
 
 DEEPSPEED = Stack(
     title="DeepSpeed ZeRO",
@@ -68,7 +71,12 @@ DEEPSPEED = Stack(
     foreach_temporaries=False,  # FusedAdam
     adapter_bytes=2,
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.105, fragmentation_bytes=5e8, framework_bytes=9.5e8, communicator_bytes=4e8
+        workspace_bytes=0.0,
+        late_gradients=0.0,
+        fragmentation=FITTED["overheads.fragmentation"],
+        fragmentation_bytes=5e8,
+        framework_bytes=FITTED["overheads.framework_bytes"],
+        communicator_bytes=4e8,
     ),
     dimensions=frozenset({"tensor", "context", "expert"}),  # AutoTP, Ulysses and DeepSpeed-MoE; its pipelines want a model written for them
     measured_methods=frozenset({"full", "lora"}),

@@ -8,6 +8,7 @@ rotary positions in 32 bits, grouped keys and values expanded before SDPA, bitsa
 
 from __future__ import annotations
 
+from ..fitted import memory as fitted
 from .hugging_face import COMPILED_NORMS
 from .profile import (
     AUTOCAST,
@@ -81,6 +82,8 @@ OPERATOR_POLICY = SelectiveRule(
     repeated_under_fused_kernels=Repeated(products=0.37, attention=0.0, elementwise=1.0, launches=0.8),
 )
 
+FITTED = fitted.COEFFICIENTS["fsdp_native"]
+
 FSDP_NATIVE = Stack(
     title="PyTorch-native trainers on FSDP2 (torchtitan, torchtune, LitGPT)",
     sources=("pytorch/torchtitan 9dec370", "pytorch/torchtune bd2a0fc", "Lightning-AI/litgpt 8641822", "pytorch/ao"),
@@ -112,7 +115,12 @@ FSDP_NATIVE = Stack(
         offload_moves_gradients=False,
     ),
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=1.25, fragmentation=0.04, fragmentation_bytes=0, framework_bytes=6e8, communicator_bytes=5e8
+        workspace_bytes=0.0,
+        late_gradients=FITTED["overheads.late_gradients"],
+        fragmentation=FITTED["overheads.fragmentation"],
+        fragmentation_bytes=0,
+        framework_bytes=6e8,
+        communicator_bytes=5e8,
     ),
     measured_methods=frozenset({"full", "lora", "qlora"}),
     measured_compiled=True,
@@ -122,8 +130,8 @@ FSDP_NATIVE = Stack(
         "reserved": Interval(low=0.92, high=1.12),
         "process": Interval(low=0.91, high=1.12),
     },
-    kept_compiled=1.03,  # fitted
-    kept_quantized=0.87,  # fitted
+    kept_compiled=FITTED["kept_compiled"],
+    kept_quantized=FITTED["kept_quantized"],
     quantized_outside=True,
     # LitGPT: bitsandbytes' Linear4bit casts its output back to its input's width, and the token table stays 32-bit; compiled
     # runs (torchtune) quantize with torchao instead, which keeps 16 bits.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..architecture import Norm
+from ..fitted import memory as fitted
 from .profile import (
     AUTOCAST,
     CHECKPOINTED_SCORES,
@@ -92,6 +93,8 @@ COMPILED_BLOCKS = BlockRule(
 COMPILED_LOSS = LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(4, 4, 4))
 FUSED_LOSS = LossRule(saved=(0, 0, 0), forward_extra=(0, 0, 0), backward_extra=(0, 0, 0))
 
+FITTED = fitted.COEFFICIENTS["hf_transformers"]
+
 HUGGING_FACE = Stack(
     title="Hugging Face Transformers and PEFT on PyTorch",
     sources=("transformers 5.24 modeling files", "tests/cases/oracle.jsonl", "QwenLM/Qwen README.md"),
@@ -127,7 +130,12 @@ HUGGING_FACE = Stack(
         offload_moves_gradients=False,
     ),
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.03, fragmentation_bytes=8e8, framework_bytes=1.5e9, communicator_bytes=4e8
+        workspace_bytes=0.0,
+        late_gradients=0.0,
+        fragmentation=FITTED["overheads.fragmentation"],
+        fragmentation_bytes=8e8,
+        framework_bytes=FITTED["overheads.framework_bytes"],
+        communicator_bytes=4e8,
     ),
     dimensions=frozenset({"tensor", "context"}),  # accelerate's ParallelismConfig; experts are not spread
     measured_sharding=frozenset({"none"}),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..fitted import memory as fitted
 from .deepspeed import STEP_BUFFERS
 from .profile import (
     CHECKPOINTED_CORE,
@@ -71,6 +72,8 @@ _SHARDING = ShardingRule(
     offload_moves_gradients=False,
 )
 
+FITTED, FITTED_DEEPSPEED = fitted.COEFFICIENTS["megatron"], fitted.COEFFICIENTS["megatron, DeepSpeed's engine"]
+
 MEGATRON_DEEPSPEED = Stack(
     title="Megatron-DeepSpeed",
     sources=("arXiv 2205.05198", "deepspeedai/DeepSpeed runtime", "bigscience-workshop/bigscience chronicles-prequel.md"),
@@ -93,9 +96,9 @@ MEGATRON_DEEPSPEED = Stack(
     overheads=Overheads(
         workspace_bytes=0.0,
         late_gradients=0.0,
-        fragmentation=0.145,
-        fragmentation_bytes=1.2e9,
-        framework_bytes=1.75e9,
+        fragmentation=FITTED_DEEPSPEED["overheads.fragmentation"],
+        fragmentation_bytes=FITTED_DEEPSPEED["overheads.fragmentation_bytes"],
+        framework_bytes=FITTED_DEEPSPEED["overheads.framework_bytes"],
         communicator_bytes=6e8,
     ),
     measured_attention=frozenset({"eager"}),
@@ -144,7 +147,12 @@ MEGATRON = Stack(
     fused_head_gradients=0.0,
     adapter_bytes=2,  # Float16Module casts the whole model
     overheads=Overheads(
-        workspace_bytes=0.0, late_gradients=0.0, fragmentation=0.13, fragmentation_bytes=8e8, framework_bytes=1.4e9, communicator_bytes=6e8
+        workspace_bytes=0.0,
+        late_gradients=0.0,
+        fragmentation=FITTED["overheads.fragmentation"],
+        fragmentation_bytes=8e8,
+        framework_bytes=FITTED["overheads.framework_bytes"],
+        communicator_bytes=6e8,
     ),
     measured_attention=frozenset({"flash"}),
     intervals={

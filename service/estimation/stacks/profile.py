@@ -150,7 +150,12 @@ class StepBuffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
-    """What lies outside the tensors; fitted on the measured rows unless a source is named."""
+    """What lies outside the tensors: from ``fitted/memory.py`` where a stack's rows tell it, priors elsewhere.
+
+    Priors: a CUDA context of 0.2 to 0.7 GB with the libraries' kernels; reserved over active memory of 7 to 26 % (meta-llama/llama-cookbook
+    pull 41 and issue 120); the allocator rounds blocks up to 2 MB and keeps pools by stream; a communicator holds NCCL_BUFFSIZE (4 MiB)
+    for every channel and peer (NCCL, "Environment variables").
+    """
 
     workspace_bytes: float  # cuBLAS and other workspaces inside the allocator
     late_gradients: float  # share of the gradients that come after the peak and find no room in what the peak left behind

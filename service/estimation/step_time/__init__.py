@@ -10,18 +10,18 @@ The rooms, in the order in which a prediction walks through them:
 - ``seconds``: counts and rates put together;
 - ``interval``: how far off that may be.
 
-All rates are data with their source in ``coefficients``; ``python -m tests.benchmarks.fit_time`` fits them.
+All rates are data with their source in ``fitted.step_time``; ``python -m tests.benchmarks.fit_time`` fits them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..fitted.step_time import FITTED_ON
 from ..numeric import Number, maximum
 from ..parameters import Parameters
 from ..run import Run
 from ..tokens import Workload
-from .coefficients import FITTED_ON
 from .counts import SequenceShape, StepCounts, counts_of
 from .interval import interval_of
 from .predictable import PredictableRun, predictable

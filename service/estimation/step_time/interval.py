@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..fitted.step_time import RANGES, SEEN, UNSEEN
 from ..numeric import one
 from ..parameters import Parameters
 from ..spread import prior
-from .coefficients import RANGES, SEEN, UNSEEN
 from .predictable import PredictableRun
 
 # Each doubling beyond what was measured in a cell moves the interval this far towards that of an unseen stack.

@@ -1,6 +1,6 @@
 """Which coefficients make up each rate of a run: peak x efficiency, bandwidth x efficiency.
 
-A rate is its base times the product of the coefficients named here that ``coefficients.py`` holds; a name it does not hold
+A rate is its base times the product of the coefficients named here that ``fitted/step_time.py`` holds; a name it does not hold
 counts as 1. So a device or stack without measurements of its own gets what is common to all.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from .coefficients import COEFFICIENTS
+from ..fitted.step_time import COEFFICIENTS
 from .predictable import PredictableRun
 from .seconds import Rates
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
+from ..fitted.step_time import RESIDUAL
 from ..parameters import Parameters
-from .coefficients import RESIDUAL
 from .predictable import PredictableRun
 
 CATEGORY, INTERACTION, SLOPE = 1 / 2.0, 1 / 2.0, 1 / 8.0  # scales: smaller is shrunk more

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.estimation import parameters, step_time
-from service.estimation.step_time.coefficients import COEFFICIENTS
+from service.estimation.fitted.step_time import COEFFICIENTS
 from tests.benchmarks.fit_time import Model, Residual
 from tests.benchmarks.time_report import quantile, subsets
 from tests.benchmarks.time_rows import CASES, FILES, Array, Row, rows_of

@@ -1,0 +1,18 @@
+"""What generated files of fitted numbers say of their making: the rows and priors that a fit read, as one digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+FITTED = Path(__file__).resolve().parents[2] / "service" / "estimation" / "fitted"
+
+
+def digest(rows: Iterable[str], priors: Mapping[str, object]) -> str:
+    """Of the measured rows, as lines of text in any order, and the priors: tells whether either changed since the fit."""
+    whole = hashlib.sha256(json.dumps(priors, sort_keys=True).encode())
+    for line in sorted(rows):
+        whole.update(line.strip().encode())
+    return whole.hexdigest()[:16]
