@@ -127,12 +127,13 @@ def _held(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
 
 def saved_bytes_per_layer(model: TrainedModel, placed: Placement) -> list[int]:
     """Bytes that each block keeps from forward to backward, of one micro-batch on one rank."""
-    values: list[float] = [0.0] * model.blocks.count
+    more: dict[int, float] = {}  # of the first block of each stack
+    if not model.recomputes:
+        more = {one.index: float(block_bytes(model, one.kept, placed, one.decoder)) for one in model.blocks.first.each}
+    saved = [0] * model.blocks.count
     for kind in model.blocks.kinds:
         value = float(_held(model, kind, placed))
+        rounded = round(value)
         for index in kind.indices:
-            values[index] = value
-    if not model.recomputes:
-        for one in model.blocks.first.each:
-            values[one.index] += float(block_bytes(model, one.kept, placed, one.decoder))
-    return [round(value) for value in values]
+            saved[index] = round(value + more[index]) if index in more else rounded
+    return saved

@@ -14,7 +14,7 @@ from ..blocks.kept import saved_bytes_per_layer
 from ..blocks.trained_model import trained_model
 from ..timeline.moment import Moment, Parts
 from .figures import NONE, Figures, Fits, corrected, factors_of, fits
-from .items import items, items_without_shape
+from .items import Quoted, items, items_without_shape
 from .worst import worst_shown
 
 
@@ -42,7 +42,7 @@ def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) 
     figures = corrected(run, model, found, factors)
     plain = corrected(run, model, found, {}) if factors else figures
     return MemoryEstimate(
-        items=items(run, model, placed, figures, plain, corrections, shown.peak),
+        items=items(Quoted(run=run, model=model, placed=placed, figures=figures, plain=plain, corrections=corrections, peak=shown.peak)),
         figures=figures,
         phases=tuple(_document(moment) for moment in shown.phases),
         saved_bytes_per_layer=saved_bytes_per_layer(model, placed),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isclose
 
 from ...architecture import Architecture
@@ -36,36 +37,44 @@ NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or th
 NO_LENGTH = "sequence_length is not given"
 
 
-def items(
-    run: Run, model: TrainedModel, placed: Placement, figures: Figures, plain: Figures, corrections: Corrections, peak: Moment
-) -> list[Item]:
-    """All items of one layout, parts before their wholes; ``plain`` are the figures without corrections."""
-    rule, parts = model.stack.overheads, figures.parts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quoted:
+    """One layout's memory, ready to be described."""
+
+    run: Run
+    model: TrainedModel
+    placed: Placement
+    figures: Figures
+    plain: Figures  # without corrections; the same where there are none
+    corrections: Corrections
+    peak: Moment
+
+
+def items(quoted: Quoted) -> list[Item]:
+    """All items of one layout, parts before their wholes."""
+    figures, stack, parts = quoted.figures, quoted.model.stack, quoted.figures.parts
+    rule = stack.overheads
     fragments = (
         f"{rule.fragmentation:g} x (activations + logits + transient) + late gradients + rounding + what is cached for another phase"
     )
+    buffers = f"{figures.communicators:g} communicators x {rule.communicator_bytes:g}"
     found = [
-        *_states(run, placed, figures, peak),
+        *_states(quoted),
         _item("activations", parts.activations, "what blocks and final norm keep x micro-batches in flight"),
         _item("logits", parts.logits, "tokens x vocabulary x the bytes that the stack's loss holds at the peak"),
         _item("transient", parts.transient, "gathered weights, casts, buckets, one block's gradients, optimizer temporaries"),
-        _peak("allocated", figures, corrections, "model_states + activations + logits + transient", _notes(run, model, peak)),
+        _peak("allocated", quoted, "model_states + activations + logits + transient", _notes(quoted)),
         _item("fragmentation", figures.fragmentation, fragments, basis="prior"),
-        _peak("reserved", figures, corrections, "peak_allocated + fragmentation"),
+        _peak("reserved", quoted, "peak_allocated + fragmentation"),
         _item("framework", figures.framework, "context, kernels and libraries of one process", basis="prior"),
-        _item(
-            "communication",
-            figures.communication,
-            f"{figures.communicators:g} communicators x {rule.communicator_bytes:g}",
-            basis="prior",
-        ),
-        _peak("process", figures, corrections, "peak_reserved + framework + communication", model.stack.sources),
+        _item("communication", figures.communication, buffers, basis="prior"),
+        _peak("process", quoted, "peak_reserved + framework + communication", stack.sources),
     ]
-    if plain is not figures:
-        before = _values(plain)
+    if quoted.plain is not figures:
+        before = _values(quoted.plain)
         found = [item._replace(uncalibrated=before[item.code]) for item in found]
-    if held_on_host(run):
-        found.append(_host(run, model))
+    if held_on_host(quoted.run):
+        found.append(_host(quoted.run, quoted.model))
     return found
 
 
@@ -91,8 +100,9 @@ def _item(name: str, value: Number, formula: str, *, basis: Basis = "formula", n
     )
 
 
-def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, notes: tuple[str, ...] = ()) -> Item:
+def _peak(name: str, quoted: Quoted, formula: str, notes: tuple[str, ...] = ()) -> Item:
     """The item of a peak, which says what corrected it and why its interval is wide."""
+    figures, corrections = quoted.figures, quoted.corrections
     if figures.unlike:
         notes = (*notes, "wider interval: no measured run has " + ", ".join(figures.unlike))
     code = f"memory.peak_{name}"
@@ -120,9 +130,10 @@ def _peak(name: str, figures: Figures, corrections: Corrections, formula: str, n
     )
 
 
-def _states(run: Run, placed: Placement, figures: Figures, peak: Moment) -> Iterator[Item]:
+def _states(quoted: Quoted) -> Iterator[Item]:
     """The four states and their sum."""
-    precision, why, (weights, gradients, states) = run.precision, _elsewhere(run, peak), _divided(run.layout.sharding, placed)
+    figures, precision, why = quoted.figures, quoted.run.precision, _elsewhere(quoted.run, quoted.peak)
+    weights, gradients, states = _divided(quoted.run.layout.sharding, quoted.placed)
     for name, what, each, divided in (
         ("weights", "parameters", precision.weight_bytes, weights),
         ("gradients", "trained parameters", precision.gradient_bytes, gradients),
@@ -133,7 +144,9 @@ def _states(run: Run, placed: Placement, figures: Figures, peak: Moment) -> Iter
     yield _item("model_states", figures.model_states, " + ".join(STATES))
 
 
-def _notes(run: Run, model: TrainedModel, peak: Moment) -> tuple[str, ...]:
+def _notes(quoted: Quoted) -> tuple[str, ...]:
+    """What is said beside the allocated peak: where it is, and what had to be assumed."""
+    run, model, peak = quoted.run, quoted.model, quoted.peak
     said = [f"live at the peak: {peak.phase} on pipeline stage {int(peak.stage)}", *_assumed(run.architecture, model.essence)]
     if run.layout.expert > 1:
         said.append(f"the fullest expert rank gets {run.layout.expert_imbalance:g} times the mean of the tokens")
