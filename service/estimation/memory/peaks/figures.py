@@ -8,9 +8,8 @@ quote and for a search, whose rows are the quote's figures to the last bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...correction import Corrections, Factor
 from ...numeric import Number, maximum, minimum, where
@@ -27,8 +26,7 @@ OBSERVABLES = ("allocated", "reserved", "process")  # what tools measure, each i
 NONE: Corrections = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(NamedTuple):
     """Bytes of the worst device; numbers, or arrays of them by layout."""
 
     allocated: Spread

@@ -5,7 +5,7 @@ One function serves one quote and a search: where layouts or batches are arrays,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,7 @@ PIECE = 4096  # layouts at once: what a core's first caches hold of a few dozen 
 NO_PARTS = Parts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
+class Worst(NamedTuple):
     """Bytes of the worst device before any correction."""
 
     allocated: Number
@@ -45,8 +44,7 @@ class Worst:
         return self.reserved + self.framework + self.communication
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The moments of one layout that an answer shows: the fullest of each phase and stage, and the one that is the peak."""
 
     phases: tuple[Moment, ...]
@@ -72,7 +70,15 @@ class _Fullest:
     detailed: bool  # the parts of a search too
     rank: Number = 0.0  # what moments are compared by
     live: Live = NOTHING
-    parts: tuple[Number, ...] = ()
+    moment: Moment | None = None  # where it is the same one for all layouts
+    chosen: Parts | None = None  # the parts where it is not
+
+    @property
+    def parts(self) -> Parts:
+        """What is live, part by part; nothing where nobody asked for it."""
+        if not self.detailed:
+            return NO_PARTS
+        return self.chosen or (NO_PARTS if self.moment is None else self.moment.parts)
 
     def see(self, moment: Moment, comes_and_goes: Number | None = None) -> None:
         """Compare by what is allocated."""
@@ -83,24 +89,23 @@ class _Fullest:
         elif not better:
             return
         active = moment.comes_and_goes if comes_and_goes is None else comes_and_goes
-        parts = moment.parts if self.detailed else ()
-        self._take(better, moment.allocated, Live(moment.allocated, active, moment.late), parts)
+        self._take(better, _Fullest(self.detailed, moment.allocated, Live(moment.allocated, active, moment.late), moment))
 
     def see_reserved(self, other: _Fullest, gap: Number) -> None:
         """Compare the fullest moment of several with this one by what is reserved while they last."""
         rank = other.live.allocated + gap
         better = rank > self.rank
         if isinstance(better, np.ndarray) or better:
-            self._take(better, rank, other.live, other.parts)
+            self._take(better, replace(other, rank=rank))
 
-    def _take(self, better: Any, rank: Number, live: Live, parts: tuple[Number, ...]) -> None:
+    def _take(self, better: Any, other: _Fullest) -> None:
         if not isinstance(better, np.ndarray):
-            self.rank, self.live, self.parts = rank, live, parts
+            self.rank, self.live, self.moment, self.chosen = other.rank, other.live, other.moment, other.chosen
             return
-        before = self.parts or (0.0,) * len(parts)
-        self.rank = np.maximum(self.rank, rank)
-        self.live = Live(*(_choose(better, new, old) for new, old in zip(live, self.live, strict=True)))
-        self.parts = tuple(_choose(better, new, old) for new, old in zip(parts, before, strict=True))
+        if self.detailed:
+            self.chosen = Parts(*(_choose(better, new, old) for new, old in zip(other.parts, self.parts, strict=True)))
+        self.rank, self.moment = np.maximum(self.rank, other.rank), None
+        self.live = Live(*(_choose(better, new, old) for new, old in zip(other.live, self.live, strict=True)))
 
 
 def _choose(better: Any, new: Number, old: Number) -> Number:
@@ -140,8 +145,7 @@ def _worst(run: Run, model: TrainedModel, placed: Placement, detailed: bool, sho
             buffered = [] if stage.buffered_step is None else [stage.buffered_step.moment]
             _show(shown, [stage.load, *stage.step, *buffered, *stage.beside])
     gap, cached = fragmentation(run, model, beyond, found.live)
-    parts = Parts(*found.parts) if found.parts else NO_PARTS
-    return Worst(found.live.allocated, gap, cached, beyond.framework, beyond.communication, beyond.communicators, parts)
+    return Worst(found.live.allocated, gap, cached, beyond.framework, beyond.communication, beyond.communicators, found.parts)
 
 
 def _fullest_of_an_engine(stage: StageTimeline, detailed: bool) -> list[_Fullest]:
@@ -174,8 +178,7 @@ def _show(shown: dict[tuple[int, str], Moment], moments: list[Moment]) -> None:
             shown[key] = moment
 
 
-@dataclass(frozen=True, slots=True)
-class BeyondTensors:
+class BeyondTensors(NamedTuple):
     """What a process holds outside PyTorch's allocator, in bytes."""
 
     framework: float
@@ -251,7 +254,5 @@ def _joined(pieces: list[Worst]) -> Worst:
             return values[0]
         return np.concatenate([np.broadcast_to(value, length) for value, length in zip(values, lengths, strict=True)])
 
-    whole: dict[str, Any] = {
-        part.name: column([getattr(piece, part.name) for piece in pieces]) for part in fields(Worst) if part.name != "parts"
-    }
+    whole: dict[str, Any] = {name: column([getattr(piece, name) for piece in pieces]) for name in Worst._fields if name != "parts"}
     return Worst(**whole, parts=Parts(*(column(list(values)) for values in zip(*(piece.parts for piece in pieces), strict=True))))
