@@ -17,6 +17,7 @@ everything is rolled back, and the commit comes before the response is built (a 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,25 +82,37 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
-def insert_plain(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that all have the same columns, in one statement and without defaults.
+MOST_ROWS_OF_A_STATEMENT = 50
 
-    SQLAlchemy prepares parameters row by row through several layers; for a quote that takes as long as storing it.
+
+def insert_plain(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that all have the same columns, without defaults, many with one statement.
+
+    SQLAlchemy prepares parameters row by row through several layers, and drivers give up Python's lock for every row: both take as
+    long as storing it.
     """
-    statement, order, processors = _insertion(table, connection.dialect, tuple(rows[0]))
-    values = [{name: value if (process := processors[name]) is None else process(value) for name, value in row.items()} for row in rows]
-    connection.exec_driver_sql(statement, values if order is None else [tuple(row[name] for name in order) for row in values])
+    for start in range(0, len(rows), MOST_ROWS_OF_A_STATEMENT):
+        part = rows[start : start + MOST_ROWS_OF_A_STATEMENT]
+        statement, order, processors = _insertion(table, connection.dialect, tuple(rows[0]), len(part))
+        values = [{name: value if (process := processors[name]) is None else process(value) for name, value in row.items()} for row in part]
+        if order is None:
+            named = {f"{name}_{number}": value for number, row in enumerate(values) for name, value in row.items()}
+            connection.exec_driver_sql(statement, named)
+        else:
+            connection.exec_driver_sql(statement, tuple(row[name] for row in values for name in order))
 
 
 _Processors = dict[str, Callable[[Any], Any] | None]
 
 
-@lru_cache(maxsize=64)
-def _insertion(table: Table, dialect: Dialect, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None, _Processors]:
+@lru_cache(maxsize=256)
+def _insertion(table: Table, dialect: Dialect, columns: tuple[str, ...], count: int) -> tuple[str, tuple[str, ...] | None, _Processors]:
     """The statement, the order of its parameters where the driver knows them by place, and what makes the driver's values."""
     compiled = table.insert().compile(dialect=dialect, column_keys=list(columns))
+    head, values, row = str(compiled).partition(" VALUES ")
+    many = ", ".join(re.sub(r"%\((\w+)\)s", rf"%(\1_{number})s", row) for number in range(count))
     processors: _Processors = {name: table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns}
-    return str(compiled), tuple(compiled.positiontup) if compiled.positiontup is not None else None, processors
+    return head + values + many, tuple(compiled.positiontup) if compiled.positiontup is not None else None, processors
 
 
 class UnitOfWork:

@@ -32,7 +32,7 @@ Measurement = dict[str, Any]  # of a pilot, as it came: code, value, how it was 
 
 MOST_BYTES_AT_ONCE = 16 * 1024  # of a body that is priced on the event loop
 
-MOST_REMEMBERED = 20  # priced runs of one request
+MOST_REMEMBERED = 2  # priced runs of one request
 
 # What a spec says of a run without changing its price.
 _NAMES_OF_A_RUN = frozenset({"name", "project", "labels", "external_ref"})

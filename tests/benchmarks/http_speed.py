@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a slice")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--batch", type=int, default=100, help="specs in a batch")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
