@@ -18,7 +18,7 @@ from .coefficients import Computing, GradientFlow
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class PerToken:
     """Bytes per token at one moment."""
 
     split: float  # divided by tensor parallelism
@@ -29,9 +29,9 @@ class Live:
 class AdaptedMlp:
     """Moments inside one MLP of a model with adapters, at its widest linear and at its last."""
 
-    bare: tuple[Live, ...]  # beside the block's input, where the block keeps nothing
-    beside: tuple[Live, ...]  # beside what the whole block keeps; less than nothing where it has yet to be made
-    again: tuple[Live, ...]  # the same in a recomputation, with the gradients that it waits for; none in an MLP without adapters
+    bare: tuple[PerToken, ...]  # beside the block's input, where the block keeps nothing
+    beside: tuple[PerToken, ...]  # beside what the whole block keeps; less than nothing where it has yet to be made
+    again: tuple[PerToken, ...]  # the same in a recomputation, with the gradients that it waits for; none in an MLP without adapters
 
 
 def adapted_mlp(how: Computing, layer: Layer, flow: GradientFlow) -> AdaptedMlp | None:
@@ -51,8 +51,8 @@ def adapted_mlp(how: Computing, layer: Layer, flow: GradientFlow) -> AdaptedMlp 
     if not up:  # the base's alone
         loose = 0.0 if rule.keeps_output and not mlp.gated else product
         return AdaptedMlp(
-            bare=(Live((3.0 if mlp.gated else 2.0) * product, residual * hidden + handed_on),),
-            beside=(Live(loose, width * hidden + handed_on + 2.0 * streams),),
+            bare=(PerToken((3.0 if mlp.gated else 2.0) * product, residual * hidden + handed_on),),
+            beside=(PerToken(loose, width * hidden + handed_on + 2.0 * streams),),
             again=(),
         )
     wide = max(width, adapter.inner_bytes)
@@ -71,7 +71,7 @@ def adapted_mlp(how: Computing, layer: Layer, flow: GradientFlow) -> AdaptedMlp 
     activation = width if mlp.gated else rule.inner[how.operators]
     still = (activation + own) * mlp.intermediate + (product if product_kept else 0.0)
     normalised = handed_on if at_first else 0.0  # kept where the adapter reads it
-    at_up = Live(three * across - still, normalised + (apart * hidden if narrow else 0.0))
+    at_up = PerToken(three * across - still, normalised + (apart * hidden if narrow else 0.0))
     loose = 0.0 if product_kept else product
     # Behind the last linear's first low-rank matrix the cast that it reads is gone, and dropout's copy of the wide one.
     cast = apart * (2.0 if adapter.dropout and adapter.autocasts else 1.0) * mlp.intermediate
@@ -79,23 +79,23 @@ def adapted_mlp(how: Computing, layer: Layer, flow: GradientFlow) -> AdaptedMlp 
     arriving = (residual + wide + (width if residual > width or wide > width else 0.0)) * hidden + streams
     return AdaptedMlp(
         bare=(
-            Live(three * across + gate, frame_first + residual * hidden + handed_on),
-            Live(product + frame * mlp.intermediate, (three + residual) * hidden + handed_on),
-            Live(product + cast + (width * mlp.intermediate if apart else 0.0), (width + residual) * hidden + handed_on),
+            PerToken(three * across + gate, frame_first + residual * hidden + handed_on),
+            PerToken(product + frame * mlp.intermediate, (three + residual) * hidden + handed_on),
+            PerToken(product + cast + (width * mlp.intermediate if apart else 0.0), (width + residual) * hidden + handed_on),
         ),
         beside=(
-            Live(at_up.split, at_up.whole + 2.0 * streams),
-            Live(loose + apart * mlp.intermediate, three * hidden + normalised + 2.0 * streams),
-            Live(loose + cast, width * hidden + normalised + 2.0 * streams),
+            PerToken(at_up.split, at_up.whole + 2.0 * streams),
+            PerToken(loose + apart * mlp.intermediate, three * hidden + normalised + 2.0 * streams),
+            PerToken(loose + cast, width * hidden + normalised + 2.0 * streams),
         ),
         again=(
-            Live(at_up.split, at_up.whole + arriving),
-            Live(loose + cast, width * hidden + normalised + arriving),  # recomputation stops at the last value that anybody saves
+            PerToken(at_up.split, at_up.whole + arriving),
+            PerToken(loose + cast, width * hidden + normalised + arriving),  # recomputation stops at the last value that anybody saves
         ),
     )
 
 
-def live(moments: Sequence[Live], tokens: Number, tensor: Number, sequence_split: Number) -> Number:
+def fullest(moments: Sequence[PerToken], tokens: Number, tensor: Number, sequence_split: Number) -> Number:
     """Bytes at the fullest of some moments on one rank."""
     first, *rest = (tokens * (m.split / tensor + m.whole / sequence_split) for m in moments)
     return maximum(first, *rest)

@@ -9,7 +9,7 @@ from ...placement import Placement
 from ...run import Run
 from ...stacks.profile import AUTOCAST
 from ..amounts import add, split
-from ..blocks.adapted_mlp import live
+from ..blocks.adapted_mlp import fullest
 from ..blocks.coefficients import MASK
 from ..blocks.kept import tokens_of
 from ..blocks.trained_model import TrainedModel
@@ -91,7 +91,7 @@ def _in_last_mlp(model: TrainedModel, placed: Placement, tokens: Number, experts
     """What the forward pass holds inside the last block's MLP beside what is kept of it."""
     how, kind = model.how, model.blocks.kinds[-1]
     if kind.adapted_mlp is not None and model.checkpointing == "full":
-        return live(kind.adapted_mlp.bare, tokens, placed.tensor, placed.sequence_split)
+        return fullest(kind.adapted_mlp.bare, tokens, placed.tensor, placed.sequence_split)
     if experts is not None:
         return experts.forward
     if model.checkpointing != "full":
@@ -106,7 +106,7 @@ def _in_adapted_mlp(model: TrainedModel, placed: Placement, tokens: Number) -> N
     if moments is None:
         return 0.0
     found = moments.again if model.recomputes else moments.beside
-    return live(found, tokens, placed.tensor, placed.sequence_split) if found else 0.0
+    return fullest(found, tokens, placed.tensor, placed.sequence_split) if found else 0.0
 
 
 def _after_recomputing(model: TrainedModel, t: Number, tokens: Number, residual: Number) -> Number:

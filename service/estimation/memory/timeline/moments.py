@@ -17,35 +17,35 @@ from .moment import Moment
 from .stage_step import StageStep, head_weights
 
 
-def last_mlp(step: StageStep) -> Moment:
+def inside_last_mlp(step: StageStep) -> Moment:
     """Inside the MLP of the last block, which outweighs a small head's logits: its last matrix is yet to be cast."""
     model, casts = step.rank.model, step.casts
     cast = casts.all - casts.head - 2.0 * model.blocks.largest_matrix / step.rank.placed.tensor if model.casts else casts.all
     return step.forward(step.saved.all, cast, step.micro.in_last_mlp, step.saved.images)
 
 
-def experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> list[Moment]:
+def inside_experts(step: StageStep, inside: ExpertMoments, trained_down: Number) -> list[Moment]:
     """In the first block of the backward pass and in its last: the down projection's gradient formed, and all of the experts."""
     own, saved, gradients = step.rank.own, step.saved, step.gradients
     found = []
     down = gradients.of(trained_down)
     every = gradients.of(own.trained_block - own.trained_attention)
-    first = (gradients.after_head, add(saved.all, saved.recomputed), step.casts.within)
-    for so_far, live, cast in (first, (gradients.before_first_block, saved.last, 0.0)):
+    first = (gradients.after_head, add(saved.all, saved.recomputed), step.casts.behind_loss)
+    for so_far, kept, cast in (first, (gradients.before_first_block, saved.in_last_block, 0.0)):
         at_down, at_up = gradients.grown(so_far, down), gradients.grown(so_far, every)
-        found.append(step.backward(at_down, live, cast, inside.down))
-        found.append(step.backward(at_up, live - own.kept_block + own.kept_attention, cast, inside.up))
+        found.append(step.backward(at_down, kept, cast, inside.down))
+        found.append(step.backward(at_up, kept - own.kept_block + own.kept_attention, cast, inside.up))
     return found
 
 
-def adapted_mlp(step: StageStep) -> list[Moment]:
+def inside_adapted_mlp(step: StageStep) -> list[Moment]:
     """Inside the MLP of a block of a model with adapters."""
     model, saved, micro, gradients, casts = step.rank.model, step.saved, step.micro, step.gradients, step.casts
     if model.recomputes:
-        cast = add(casts.within, casts.block)
+        cast = add(casts.behind_loss, casts.block)
         return [
             step.backward(gradients.after_head, saved.all + saved.recomputed, micro.in_adapted_mlp, cast),
-            step.backward(gradients.before_first_block, saved.last, micro.in_adapted_mlp, casts.block),
+            step.backward(gradients.before_first_block, saved.in_last_block, micro.in_adapted_mlp, casts.block),
         ]
     return [step.forward(saved.all, micro.in_adapted_mlp, _embedded(step), casts.all - casts.head, saved.images)]
 
@@ -55,36 +55,38 @@ def _embedded(step: StageStep) -> Number:
     return 0.0 if step.rank.model.inputs.keeps_gradient else step.micro.residual
 
 
-def final_norm(step: StageStep) -> list[Moment]:
+def inside_final_norm(step: StageStep) -> list[Moment]:
     """Inside the last norm over a frozen model, where it is written out in several steps."""
     saved, micro, casts, last = step.saved, step.micro, step.casts, step.rank.stage.last
     held = add(saved.all, micro.head_inputs * last)
     return [
         step.forward(held, micro.final_norm_forward * last, _embedded(step), casts.all - casts.head, saved.images),
-        step.moment("backward", step.gradients.at_start, held, 0.0, step.forward_fixed, micro.final_norm_backward * last, casts.within),
+        step.moment(
+            "backward", step.gradients.at_start, held, 0.0, step.forward_fixed, micro.final_norm_backward * last, casts.behind_loss
+        ),
     ]
 
 
-def scores(step: StageStep) -> list[Moment]:
+def score_gradients(step: StageStep) -> list[Moment]:
     """The scores' gradients in the attention of the first and the last block of a backward pass, their MLPs done."""
     own, saved, gradients, micro = step.rank.own, step.saved, step.gradients, step.micro
     done = gradients.of(own.trained_block - own.trained_attention)
     held = saved.all + saved.recomputed - (own.kept_block - own.kept_attention)
     return [
-        step.backward(gradients.grown(gradients.after_head, done), held, step.casts.within, micro.score_gradients),
+        step.backward(gradients.grown(gradients.after_head, done), held, step.casts.behind_loss, micro.score_gradients),
         step.backward(
             gradients.grown(gradients.before_first_block, done), add(saved.others, own.kept_attention), micro.first_score_gradients
         ),
     ]
 
 
-def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
+def first_encoder_block(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     """In the encoder's block that the backward pass comes to first: the decoder is done, and its gradients are there.
 
     Before its attention is done: stored scores have their gradients, or the memory-efficient kernel forms the gradient of the
-    position bias's mask for each sequence (``biased``, which has the moments of recomputed stacks) and of queries, keys and values.
+    position bias's mask for each sequence (``position_bias`` has the moments of recomputed stacks) and of queries, keys and values.
     """
-    model, placed, saved, gradients = step.rank.model, step.rank.placed, step.saved, step.gradients
+    model, placed, saved = step.rank.model, step.rank.placed, step.saved
     kind = model.blocks.kinds[0]
     done: Number = 0.0
     to_come: Number = 0.0
@@ -93,15 +95,14 @@ def encoder(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
             done = add(done, block.held * count)
         else:
             to_come = add(to_come, add(block.trained, other.adapters) * count)
-    missing = to_come * gradients.element_bytes + (0.0 if model.head.tied_trained else gradients.table)
     local, heads, width = model.lengths.sequence / placed.context, kind.layer.attention.query_heads / placed.tensor, model.how.width
-    live = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.encoder_norm_kept
+    kept = saved.all - done - block_bytes(model, kind.kept_feed_forward, placed, False) - step.micro.encoder_norm_kept
     per_position = width * heads * placed.micro_sequences * local
     if model.blocks.score_gradients:  # gradients of the softmax's output and of its input
         inside = maximum(step.micro.first_score_gradients, 2.0 * per_position * model.lengths.sequence)
     else:
         inside = per_position * (model.lengths.sequence + 3.0 * kind.layer.attention.query_key_dim)
-    return step.backward(gradients.missing(missing), live, step.casts.within, inside)
+    return step.backward(step.states_without(to_come), kept, step.casts.behind_loss, inside)
 
 
 def patch_convolution(step: StageStep) -> Moment:
@@ -147,12 +148,12 @@ def _saved_logits(step: StageStep) -> float:
     return saved
 
 
-def blocks(step: StageStep) -> list[Moment]:
+def first_and_last_block(step: StageStep) -> list[Moment]:
     """The first block of the backward pass, and its last."""
     saved, casts, gradients, micro = step.saved, step.casts, step.gradients, step.micro
     return [
-        step.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.within, casts.block), micro.block_gradients),
-        step.backward(gradients.before_first_block, saved.last, casts.block, micro.first_block_gradients),
+        step.backward(gradients.after_head, add(saved.all, saved.recomputed), add(casts.behind_loss, casts.block), micro.block_gradients),
+        step.backward(gradients.before_first_block, saved.in_last_block, casts.block, micro.first_block_gradients),
     ]
 
 

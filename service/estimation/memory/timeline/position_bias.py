@@ -69,9 +69,7 @@ def _forward(step: StageStep, transient: Number) -> Moment:
 
 def _backward(step: StageStep, missing: Number, activations: Number, transient: Number) -> Moment:
     """A moment while the gradients of ``missing`` elements are still to come."""
-    gradients = step.gradients
-    whole = missing * gradients.element_bytes + (0.0 if step.rank.model.head.tied_trained else gradients.table)
-    return step.backward(gradients.missing(whole), activations, transient)
+    return step.backward(step.states_without(missing), activations, transient)
 
 
 def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> list[Moment]:

@@ -25,7 +25,7 @@ class Saved:
     all: Number  # of all micro-batches in flight, when the forward pass of the last one ends
     others: Number  # the same without the micro-batch whose backward pass runs
     recomputed: Number  # values of the one block that checkpointing makes again
-    last: Number  # in the last block of the backward pass, the stage's first: its own values and what the others keep
+    in_last_block: Number  # of the backward pass, the stage's first: its own values, and what other micro-batches keep
     encoded: Number  # the encoder's output
     images: Number  # cast for the patch convolution, until the forward pass is over
     lingering: Number  # what outlives the backward pass
@@ -39,7 +39,7 @@ class Casts:
     kept: Number  # from there on, of what is not recomputed
     block: Number  # of the one block that recomputation casts again: it runs under an autocast of its own
     head: Number
-    within: Number  # ``kept`` without the head's, which goes with the loss
+    behind_loss: Number  # ``kept`` without the head's, which goes with the loss
 
 
 NO_CASTS = Casts(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -101,6 +101,11 @@ class StageStep:
         """A moment inside the blocks of a backward pass, or behind them."""
         return self.moment("backward", states, activations, 0.0, self.backward_fixed, *transients)
 
+    def states_without(self, elements: Number) -> HeldStates:
+        """The states while gradients of as many elements, and that of the token table, are still to come."""
+        table = 0.0 if self.rank.model.head.tied_trained else self.gradients.table  # a tied one comes with the head's
+        return self.gradients.missing(elements * self.gradients.element_bytes + table)
+
 
 def stage_step(rank: StageOnRank, micro: MicroBatch) -> StageStep:
     """What a stage holds at all moments of a step."""
@@ -145,7 +150,7 @@ def _saved(rank: StageOnRank, micro: MicroBatch) -> Saved:
         all=kept,
         others=others,
         recomputed=own.kept_block - micro.kept_twice if model.recomputes else 0.0,
-        last=last,
+        in_last_block=last,
         encoded=encoded,
         images=micro.cast_images if model.inputs.pixels and stage.first and not model.outside.trained_rest else 0.0,
         lingering=lingering,

@@ -38,26 +38,26 @@ def _step(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
     model, first = step.rank.model, step.rank.stage.first
     found: list[Moment] = []
     if model.checkpointing == "full" or step.micro.experts is not None:
-        found.append(moments.last_mlp(step))
+        found.append(moments.inside_last_mlp(step))
     if step.micro.experts is not None and step.micro.experts.trained_down is not None:
-        found += moments.experts(step, step.micro.experts, step.micro.experts.trained_down)
+        found += moments.inside_experts(step, step.micro.experts, step.micro.experts.trained_down)
     if model.blocks.kinds[-1].adapted_mlp is not None:
-        found += moments.adapted_mlp(step)
+        found += moments.inside_adapted_mlp(step)
     if model.how.adapter is not None and model.final_norm.written_out:
-        found += moments.final_norm(step)
+        found += moments.inside_final_norm(step)
     if model.blocks.score_gradients:
-        found += moments.scores(step)
+        found += moments.score_gradients(step)
     if model.blocks.first.squares and not model.recomputes and not model.blocks.score_gradients and first:
         found.append(position_bias.kept_scores(step))
     if model.blocks.hand_on_bias and first:
         found += position_bias.recomputed(step, each)
     gradients_of_scores = model.blocks.score_gradients or (model.blocks.first.squares and model.trains.position_bias)
     if model.encoder_decoder and gradients_of_scores and not model.recomputes and first and "activations" not in step.rank.host:
-        found.append(moments.encoder(step, each))
+        found.append(moments.first_encoder_block(step, each))
     if model.ends_without_table and first:
         found.append(moments.patch_convolution(step))
     found += moments.loss(step)
-    found += moments.blocks(step)
+    found += moments.first_and_last_block(step)
     found += (moments.token_table(step), moments.optimizer_step(step))
     return found
 
