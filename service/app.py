@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from . import __version__
 from .accuracy import endpoints as accuracy
+from .accuracy import rollup
 from .actuals import endpoints as actuals
 from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.database = database
     app.state.metrics = Metrics()
     app.state.quote_writer = GroupWriter(database, repository.add)
+    app.state.measurement_followers = (rollup.follow,)
     app.state.searches = Workers(settings.search_processes)
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)

@@ -14,19 +14,20 @@ from service.kit.database import Database
 from service.kit.problems import Invalid, invalid
 from service.kit.security import teams
 from service.kit.usage import UsageError
+from service.learning import drivers
+from service.learning.backtest import Line, replay
+from service.learning.statistics import Summary
 
-from . import history, learning, schemas
-from .backtest import Line, replay
-from .statistics import Summary
+from . import history, schemas
 
 MAXIMUM_RUNS = 5000  # the newest; the replay fits corrections again and again
 
 
 def run(connection: Connection, team_id: str, *, window_days: int | None, code: str | None, now: datetime) -> list[dict[str, Any]]:
     """The lines of a backtest, as the contract has them."""
-    if code is not None and code not in learning.LEARNABLE:
-        raise invalid("/code", "nothing is learnt from this item; it is one of " + ", ".join(learning.LEARNABLE))
-    codes = None if code is None else learning.codes_behind(code)
+    if code is not None and code not in drivers.LEARNABLE:
+        raise invalid("/code", "nothing is learnt from this item; it is one of " + ", ".join(drivers.LEARNABLE))
+    codes = None if code is None else drivers.codes_behind(code)
     known = history.evidence(connection, begin=history.since(window_days, now), team_id=team_id, codes=codes, limit=MAXIMUM_RUNS)
     lines = replay(entry.past for entry in known)
     return [as_json(line) for line in lines if code is None or line.code == code]

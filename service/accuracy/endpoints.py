@@ -9,6 +9,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from sqlalchemy.exc import IntegrityError
 
+from service.calibrations import corrections
+from service.calibrations import repository as calibrations
+from service.calibrations.repository import Stored
 from service.estimation.codes import CODES
 from service.kit import api, documents, idempotency, paging
 from service.kit.database import Database
@@ -17,10 +20,10 @@ from service.kit.idempotency import Answer, IdempotencyKey
 from service.kit.identifiers import uuid7
 from service.kit.problems import StillRunning, invalid_parameter
 from service.kit.security import Caller, allow
+from service.learning import drivers
 
-from . import backtests, corrections, history, learning, query, repository, schemas
+from . import backtests, history, query, repository, schemas
 from .query import LABEL, AccuracyRow, Question
-from .repository import Stored
 
 router = APIRouter()
 
@@ -126,7 +129,7 @@ def list_calibrations(
     """The team's calibrations with their factors. A quote names the one it was made with."""
     position = paging.decode(cursor)
     with api.database(request).read() as connection:
-        rows, following = repository.page(connection, caller.team_id, position, limit)
+        rows, following = calibrations.page(connection, caller.team_id, position, limit)
     content = {"items": [_calibration(row) for row in rows], "next_cursor": following}
     return Response(documents.dump(content), media_type=documents.JSON, headers=paging.link(request, following))
 
@@ -153,7 +156,7 @@ def create_calibration(
         for _ in range(5):  # another request may have taken the number
             try:
                 with database.write() as work:
-                    answer = Answer(201, documents.dump(_calibration(repository.add(work.connection, values))))
+                    answer = Answer(201, documents.dump(_calibration(calibrations.add(work.connection, values))))
                     use.keep(work.connection, answer)
                     work.commit()
                 corrections.forget(database, caller.team_id)
@@ -168,7 +171,7 @@ def _fitted(database: Database, caller: Caller, wanted: schemas.CalibrationReque
     window_days = schemas.days(wanted.window)
     with database.read() as connection:
         known = history.evidence(connection, begin=history.since(window_days, now), limit=MAXIMUM_EVIDENCE)
-    fits = learning.learn((entry.evidence for entry in known), half_life_runs=wanted.half_life_runs)
+    fits = drivers.learn((entry.evidence for entry in known), half_life_runs=wanted.half_life_runs)
     own = {entry.evidence.facts.path() for entry in known if entry.team_id == caller.team_id}
     return {
         "id": uuid7(),

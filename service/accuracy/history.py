@@ -1,7 +1,6 @@
 """What was measured, as the rows of ``measurements`` say it.
 
-Those rows belong to the room of actuals, which stands above this one: it is read here by name, never imported. A row that
-carries a log ratio is an observation (one code by one method of one source of one quote); it stands until a later row
+A row that carries a log ratio is an observation (one code by one method of one source of one quote); it stands until a later row
 ``replaces`` it, so a late or corrected value needs no bookkeeping here.
 """
 
@@ -15,55 +14,20 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, Float, Select, String, Text, column, exists, select, table
+from sqlalchemy import Connection, Select, exists, select
 from sqlalchemy import true as always
 
-from service.kit.database import UtcDateTime
+from service.actuals.repository import measurements
+from service.calibrations import corrections
 from service.kit.security import teams
-
-from . import corrections, learning
-from .backtest import Past
-from .calibration import Fit
-from .learning import Evidence, Facts
-from .statistics import Outcome, interval_loss
+from service.learning import drivers
+from service.learning.backtest import Past
+from service.learning.calibration import Fit
+from service.learning.drivers import Evidence, Facts
+from service.learning.statistics import Outcome, interval_loss
+from service.quotes.repository import quotes
 
 DEFAULT_COVERAGE = 0.8
-
-measurements = table(
-    "measurements",
-    column("id", String),
-    column("team_id", String),
-    column("quote_id", String),
-    column("observed_at", UtcDateTime),
-    column("code", String),
-    column("flags", Text),
-    column("estimated", Float),
-    column("low", Float),
-    column("high", Float),
-    column("uncalibrated", Float),
-    column("interval_coverage", Float),
-    column("observed_value", Float),
-    column("log_ratio", Float),
-    column("censored", Boolean),
-    column("drift", Float),
-    column("replaces_id", String),
-    column("device", String),
-    column("model_family", String),
-    column("training_method", String),
-    column("stack", String),
-    column("engine_version", String),
-    column("labels", Text),
-)
-quotes = table(
-    "quotes",
-    column("id", String),
-    column("created_at", UtcDateTime),
-    column("external_id", String),
-    column("calibration_version", String),
-    column("step_basis", String),
-    column("training_seconds", Float),
-    column("wall_clock_seconds", Float),
-)
 
 # Values that were kept and flagged, and that nothing should be learnt from.
 UNTRUSTED = frozenset(
@@ -159,7 +123,7 @@ def evidence(
     query = standing(
         select(*(m[name] for name in (*names, *KEYS.values())), q.created_at.label("quoted_at"), *quoted)
         .join_from(measurements, quotes, q.id == m.quote_id)
-        .where(m.code.in_(codes or learning.LEARNABLE))
+        .where(m.code.in_(codes or drivers.LEARNABLE))
     )
     if team_id is not None:
         query = query.where(m.team_id == team_id)
@@ -175,7 +139,7 @@ def evidence(
         if value is None or estimate is None or value <= 0 or estimate <= 0 or not UNTRUSTED.isdisjoint(row["flags"].split()):
             continue
         error = math.log(value / estimate)
-        facts = learning.facts(
+        facts = drivers.facts(
             team=team_names.get(row["team_id"], row["team_id"]),
             labels=labels(row),
             external_id=row["external_id"],
@@ -208,7 +172,7 @@ def _training_share(
 ) -> float:
     """What share of its estimated wall clock the run trains, before any correction."""
     training, clock = row["training_seconds"], row["wall_clock_seconds"]
-    if row["code"] not in learning.CLOCKS or training is None or clock is None:
+    if row["code"] not in drivers.CLOCKS or training is None or clock is None:
         return 1.0
     version = row["calibration_version"]
     if version is not None:
@@ -216,6 +180,6 @@ def _training_share(
         key = (row["team_id"], version)
         if key not in pinned:
             pinned[key] = corrections.fits_of(connection, *key)
-        training /= math.exp(learning.log_correction(pinned[key], learning.STEP, facts))
+        training /= math.exp(drivers.log_correction(pinned[key], drivers.STEP, facts))
         clock *= row["uncalibrated"] / row["estimated"] if row["estimated"] else 1.0
     return float(min(1.0, training / clock)) if clock > 0 else 1.0

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, literal_column, select
 
+from service.actuals.repository import measurements
 from service.kit.problems import invalid_parameter
+from service.learning import drift, histogram
+from service.learning.statistics import Outcome, Summary, coverage_figures, is_rate, summarise
 
-from . import drift, histogram, history
+from . import history
 from .repository import accuracy_daily
-from .statistics import Outcome, Summary, coverage_figures, is_rate, summarise
 
 PERIODS = ("day", "week", "month")
 OWN_TEAM = "team"
@@ -109,7 +111,7 @@ def _counts(connection: Connection, question: Question, begin: datetime | None) 
 
 def _observations(connection: Connection, question: Question, begin: datetime | None) -> Iterable[Mapping[str, Any]]:
     """Observations that stand, oldest first."""
-    m = history.measurements.c
+    m = measurements.c
     wanted = question.label_keys()
     query = history.standing(select(*history.observation_columns(with_labels=bool(wanted)))).where(m.team_id == question.team_id)
     if question.code is not None:
@@ -122,7 +124,7 @@ def _observations(connection: Connection, question: Question, begin: datetime | 
 
 def _newest(connection: Connection, question: Question, begin: datetime | None, code: str, limit: int) -> Iterable[Mapping[str, Any]]:
     """What drift needs of the latest observations of a code, oldest first."""
-    m = history.measurements.c
+    m = measurements.c
     wanted = question.label_keys()
     names = ["observed_at", "code", "log_ratio", *(history.KEYS[name] for name in question.group_by if name in history.KEYS)]
     names += ["labels"] if wanted else []

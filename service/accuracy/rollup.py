@@ -14,11 +14,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, bindparam, delete, select, tuple_
 
+from service.actuals.measurement import KeptMeasurement
+from service.actuals.repository import measurements, to_row
 from service.kit.database import Database, insert
+from service.learning import histogram
+from service.learning.statistics import Outcome, cost_log_ratio
 
-from . import histogram, history
+from . import history
 from .repository import DAILY_KEY, accuracy_daily
-from .statistics import Outcome, cost_log_ratio
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +89,12 @@ KEYS = ("device", "model_family", "training_method", "stack", "engine_version")
 _NOTHING = ("",) * len(KEYS)
 
 
-def follow(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+def follow(connection: Connection, recorded: Iterable[KeptMeasurement]) -> None:
     """Bring the histograms up to date with measurements that were just added, in their transaction.
 
-    A row is what was written to ``measurements``; one that replaces an observation takes that one out.
+    One that replaces an observation takes that one out.
     """
+    rows = [to_row(one) for one in recorded]
     added = [row for row in rows if row["log_ratio"] is not None or row["replaces_id"] is not None]
     if not added:
         return
@@ -98,8 +102,8 @@ def follow(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in added:
         if row["log_ratio"] is not None and not row["censored"]:
             _count(tallies, row, 1)
-    for row in _replaced(connection, [row["replaces_id"] for row in added if row["replaces_id"] is not None]):
-        _count(tallies, row, -1)
+    for old in _replaced(connection, [row["replaces_id"] for row in added if row["replaces_id"] is not None]):
+        _count(tallies, old, -1)
     ordered = sorted(tallies)
     for start in range(0, len(ordered), HELD):
         _change(connection, ordered[start : start + HELD], tallies)
@@ -118,7 +122,7 @@ def _count(tallies: dict[Key, Tally], row: Mapping[str, Any], sign: int) -> None
 def _replaced(connection: Connection, ids: Sequence[str]) -> list[Mapping[str, Any]]:
     if not ids:
         return []
-    m = history.measurements.c
+    m = measurements.c
     query = select(m.team_id, *history.observation_columns()).where(m.id.in_(ids), m.log_ratio.is_not(None), m.censored.is_(False))
     return [dict(row) for row in connection.execute(query).mappings()]
 
@@ -166,7 +170,7 @@ def rebuild(database: Database) -> int:
 
 
 def _tally_all(connection: Connection) -> tuple[int, dict[Key, Tally]]:
-    m = history.measurements.c
+    m = measurements.c
     query = history.standing(select(m.team_id, *history.observation_columns()))
     tallies: dict[Key, Tally] = {}
     seen = 0

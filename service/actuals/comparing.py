@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from .comparison import Measured, Row, current, direct_rows, row_of
+from .comparison import Row, current, direct_rows, row_of
 from .decomposition import decompose, lost_attempts, spec_drift, waits_seconds
 from .derived import derived_rows
+from .measurement import Measurement, Observation
 from .quoted import Quoted
 
 
-def compare(quoted: Quoted, measured: Iterable[Measured]) -> dict[str, Any]:
+def compare(quoted: Quoted, measured: Iterable[Measurement]) -> dict[str, Any]:
     """Rows in the quote's order of items, what was measured before what follows from it."""
     values = list(measured)
     direct, left_out = direct_rows(quoted, values)
@@ -39,17 +40,7 @@ def ordered(quoted: Quoted, rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda r: (place.get(r.code, len(place)), r.code, r.derived, r.source or "", r.method, r.scope or ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What one group of values says of the quote: the figure that accuracy is kept of."""
-
-    value: float
-    log_ratio: float | None  # of a bound: what it is at least
-    censored: bool  # the run did not finish: a lower bound
-    drift: float | None  # log of the part of the ratio that steps, tokens and devices explain; None where unknown
-
-
-def observe(quoted: Quoted, group: Sequence[Measured]) -> Observation | None:
+def observe(quoted: Quoted, group: Sequence[Measurement]) -> Observation | None:
     """The observation of one group of current values; None where it cannot be set beside the estimate.
 
     It depends on the group alone, so late and corrected values give what they would have given in order.
@@ -67,7 +58,7 @@ def observe(quoted: Quoted, group: Sequence[Measured]) -> Observation | None:
     )
 
 
-def _drift(quoted: Quoted, row: Row, group: Sequence[Measured]) -> float | None:
+def _drift(quoted: Quoted, row: Row, group: Sequence[Measurement]) -> float | None:
     """The log of what steps and devices explain of a whole-run time; 0 for codes that they do not scale."""
     if not row.code.startswith(("device_hours.", "time.")) or row.code == "time.step":
         return 0.0

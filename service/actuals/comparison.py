@@ -7,55 +7,13 @@ beside the same code (allocated, reserved and process memory are three quantitie
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from . import codes
+from .measurement import Measurement
 from .quoted import Quoted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """A stored value with the attempt it belongs to."""
-
-    id: str
-    source: str
-    attempt: int
-    outcome: str
-    code: str
-    value: float
-    method: str
-    scope: str | None = None
-    basis: str | None = None
-    covers: tuple[str, ...] | None = None  # None: not said
-    excludes: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    steps_completed: int | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    device_count: int | None = None
-    job_id: str | None = None
-    corrects_id: str | None = None
-    repeats: int | None = None
-    spread: float | None = None
-
-    @property
-    def group(self) -> tuple[str, str, str, str]:
-        """Values that are put together: one code by one method of one source over one scope."""
-        return (self.code, self.source, self.method, self.scope or "")
-
-    @property
-    def speaks_of_training(self) -> bool:
-        """A completed attempt unless it says otherwise; any other only if it says that it covers training."""
-        return self.covers_one_of(("training",))
-
-    def covers_one_of(self, phases: Collection[str]) -> bool:
-        """Whether the attempt covers one of the phases; where it does not say, whether it completed."""
-        if self.covers is None:
-            return self.outcome == "completed"
-        return not set(phases).isdisjoint(self.covers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +106,7 @@ def _ratio(measured: float | None, estimated: float | None) -> float | None:
     return measured / estimated if measured is not None and estimated and estimated > 0 else None
 
 
-def current(measured: Iterable[Measured]) -> list[Measured]:
+def current(measured: Iterable[Measurement]) -> list[Measurement]:
     """What stands after corrections, in an order of its own: that of arrival must not matter."""
     rows = list(measured)
     corrected = {row.corrects_id for row in rows}
@@ -167,7 +125,7 @@ def comparable(code: str, scope: str | None, basis: str | None) -> str | None:
     return None
 
 
-def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[dict[str, Any]]]:
+def row_of(quoted: Quoted, group: Sequence[Measurement]) -> tuple[Row | None, list[dict[str, Any]]]:
     """The row of one group of current values, and the values that do not count in it, with the reason."""
     first = group[0]
     left_out: list[dict[str, Any]] = []
@@ -220,13 +178,13 @@ def row_of(quoted: Quoted, group: Sequence[Measured]) -> tuple[Row | None, list[
     )
 
 
-def _whole_runs(quoted: Quoted, kind: codes.Together, values: Sequence[Measured]) -> int:
+def _whole_runs(quoted: Quoted, kind: codes.Together, values: Sequence[Measurement]) -> int:
     """How many whole runs a sum is over: hours of repeats are added as those of parts are, so it must be said."""
     whole = [v for v in values if v.outcome == "completed" and quoted.steps and (v.steps_completed or 0) >= quoted.steps]
     return max(1, len(whole)) if kind == "sum" else 1
 
 
-def _representative(value: Measured) -> bool:
+def _representative(value: Measurement) -> bool:
     """Whether enough ran for a peak, a rate or a size to stand for the run: it trained, or at least reached step 2; a file
     has its size whatever ran.
     """
@@ -235,7 +193,7 @@ def _representative(value: Measured) -> bool:
     )
 
 
-def _put_together(kind: codes.Together, values: Sequence[Measured]) -> float:
+def _put_together(kind: codes.Together, values: Sequence[Measurement]) -> float:
     numbers = [value.value for value in values]
     if kind == "sum":
         return math.fsum(numbers)
@@ -249,7 +207,7 @@ def _put_together(kind: codes.Together, values: Sequence[Measured]) -> float:
     return math.fsum(weight * number for weight, number in zip(weights, numbers, strict=True)) / math.fsum(weights)
 
 
-def _projection(quoted: Quoted, values: Sequence[Measured], measured: float) -> float | None:
+def _projection(quoted: Quoted, values: Sequence[Measurement], measured: float) -> float | None:
     """The value an unfinished run would have reached at the same pace, from the share of its steps that were done."""
     reached = steps_reached(values)
     if not reached or not quoted.steps or reached > quoted.steps:
@@ -257,12 +215,12 @@ def _projection(quoted: Quoted, values: Sequence[Measured], measured: float) -> 
     return measured * quoted.steps / reached
 
 
-def steps_reached(values: Iterable[Measured]) -> int | None:
+def steps_reached(values: Iterable[Measurement]) -> int | None:
     """The optimizer step that the run reached: the furthest of its attempts, which resume from one another."""
     return max((value.steps_completed for value in values if value.steps_completed), default=None)
 
 
-def _not_counted(value: Measured, reason: str) -> dict[str, Any]:
+def _not_counted(value: Measurement, reason: str) -> dict[str, Any]:
     return {
         "code": value.code,
         "value": exact(value.value),
@@ -274,15 +232,15 @@ def _not_counted(value: Measured, reason: str) -> dict[str, Any]:
     }
 
 
-def grouped(values: Iterable[Measured]) -> list[list[Measured]]:
+def grouped(values: Iterable[Measurement]) -> list[list[Measurement]]:
     """Current values by group, in the groups' order."""
-    groups: dict[tuple[str, str, str, str], list[Measured]] = {}
+    groups: dict[tuple[str, str, str, str], list[Measurement]] = {}
     for value in values:
         groups.setdefault(value.group, []).append(value)
     return [groups[key] for key in sorted(groups)]
 
 
-def direct_rows(quoted: Quoted, measured: Iterable[Measured]) -> tuple[list[Row], list[dict[str, Any]]]:
+def direct_rows(quoted: Quoted, measured: Iterable[Measurement]) -> tuple[list[Row], list[dict[str, Any]]]:
     """Rows of what was measured itself, and the values that do not count."""
     rows: list[Row] = []
     left_out: list[dict[str, Any]] = []

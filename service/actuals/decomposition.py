@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from .comparison import Measured, Row, current, steps_reached
+from .comparison import Row, current, steps_reached
+from .measurement import Measurement
 from .quoted import Quoted
 
 # What is decomposed, the first of these that was measured in full.
@@ -26,7 +27,7 @@ _STEPS_ALONE = ("device_hours.training", "time.training")
 _OPERATIONS = ("time.startup", "time.checkpointing", "time.evaluation", "time.data_stall", "time.restarts")
 
 
-def decompose(quoted: Quoted, rows: Sequence[Row], measured: Sequence[Measured]) -> dict[str, Any] | None:
+def decompose(quoted: Quoted, rows: Sequence[Row], measured: Sequence[Measurement]) -> dict[str, Any] | None:
     """The decomposition of the first whole that was measured; None where no finished run's time is known."""
     by_code: dict[str, Row] = {}
     for row in rows:
@@ -68,7 +69,7 @@ def _part(name: str, factor: float | None, reason: str | None, detail: Any = Non
     return part if detail is None else {**part, "detail": detail}
 
 
-def spec_drift(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Measured]) -> list[dict[str, Any]]:
+def spec_drift(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Steps, tokens and devices: quoted, measured, and their ratio where both are known."""
     counts = {value.device_count for value in values if value.device_count}
     tokens = next((by_code[c] for c in ("tokens.input", "tokens.tensor_positions") if c in by_code and by_code[c].ratio), None)
@@ -108,7 +109,7 @@ def _efficiency_factor(quoted: Quoted, by_code: Mapping[str, Row], drift: Sequen
     return step.ratio * (devices or 1.0) / tokens_a_step, None
 
 
-def _operations(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Measured]) -> dict[str, Any]:
+def _operations(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Measurement]) -> dict[str, Any]:
     lost, waits = lost_attempts(values), waits_seconds(values)
     parts = [
         {"code": code, "estimated": quoted.expected(code), "measured": by_code[code].measured if code in by_code else None}
@@ -117,7 +118,7 @@ def _operations(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Mea
     return {"parts": parts, "lost_attempts": lost["attempts"], "lost_device_hours": lost["device_hours"], "waits_seconds": waits}
 
 
-def lost_attempts(values: Sequence[Measured]) -> dict[str, Any]:
+def lost_attempts(values: Sequence[Measurement]) -> dict[str, Any]:
     """Attempts that did not complete, and the device-hours they took where those were measured."""
     lost = {(v.source, v.job_id, v.attempt) for v in values if v.outcome != "completed"}
     hours: dict[tuple[str, str], list[float]] = {}
@@ -129,7 +130,7 @@ def lost_attempts(values: Sequence[Measured]) -> dict[str, Any]:
     return {"attempts": len(lost), "device_hours": best}
 
 
-def waits_seconds(values: Sequence[Measured]) -> float | None:
+def waits_seconds(values: Sequence[Measurement]) -> float | None:
     """Seconds between the end of an attempt and the start of the next, of the source with most attempts."""
     best: list[tuple[Any, Any]] = []
     for source in sorted({value.source for value in values}):

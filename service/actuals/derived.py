@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .comparison import Measured, Row, current, steps_reached
+from .comparison import Row, current, steps_reached
+from .measurement import Measurement
 from .quoted import Quoted
 
 _MFUS = ("efficiency.mfu", "efficiency.mfu_6nd", "efficiency.mfu_causal", "efficiency.mfu_full_attention", "efficiency.hfu")
 _RATE = "throughput.input_tokens_per_second"
 
 
-def derived_rows(quoted: Quoted, direct: Sequence[Row], measured: Sequence[Measured]) -> list[Row]:
+def derived_rows(quoted: Quoted, direct: Sequence[Row], measured: Sequence[Measurement]) -> list[Row]:
     """Rows of codes that were not measured themselves but follow from what was."""
     values = current(measured)
     found = {row.code: row for row in reversed(direct)}  # the first of a code, in the order of sources
@@ -49,7 +50,7 @@ def derived_rows(quoted: Quoted, direct: Sequence[Row], measured: Sequence[Measu
     return made
 
 
-def _devices(values: Sequence[Measured]) -> int | None:
+def _devices(values: Sequence[Measurement]) -> int | None:
     """The device count of the attempts, where they agree."""
     counts = {value.device_count for value in values if value.device_count}
     return counts.pop() if len(counts) == 1 else None
@@ -80,7 +81,7 @@ def _scaled(quoted: Quoted, origin: Row | None, code: str, factor: float, *, poi
     return replace(made, bound=None) if code == "time.step" else made
 
 
-def _from_windows(quoted: Quoted, values: Sequence[Measured]) -> list[Row]:
+def _from_windows(quoted: Quoted, values: Sequence[Measurement]) -> list[Row]:
     """Wall clock and device-hours from the start and end of attempts of one source, where all of them have both."""
     for source in sorted({value.source for value in values}):
         attempts = {value.attempt: value for value in values if value.source == source and value.speaks_of_training}

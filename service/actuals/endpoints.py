@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,25 +10,21 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection
 
-from service.accuracy import rollup
-from service.catalog import devices
 from service.kit import api, documents, idempotency, paging, problems
-from service.kit.database import Database
 from service.kit.documents import JsonBody
 from service.kit.idempotency import Answer, IdempotencyKey
 from service.kit.security import Caller, allow
 from service.quotes import repository as quotes
 
-from . import intake, recording, repository
+from . import intake, matching, recording, repository
 from .comparing import compare
 from .comparison import exact
-from .measurement import Attempt, Ignored, Reading
-from .quoted import Quoted, quoted
+from .matching import Target
+from .measurement import Ignored, KeptMeasurement
 from .schemas import Actuals, Comparison, MeasurementPage, Recorded, ReferencedActuals
 
 router = APIRouter(tags=["actuals"])
 
-MOST_TOLD = 5  # jobs without a quote that a refusal names
 _REPLAYED = {"Idempotency-Replayed": "`true` where an earlier request with this key recorded it."}
 _EXAMPLE = {
     "attempt": 1,
@@ -70,11 +65,11 @@ def create_actuals(
     with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
         if use.replay is not None:
             return use.replay.response(replayed=True)
-        run = quoted_run(quote)
+        run = matching.quoted_run(quote)
         reading = intake.read_document(actuals, run.device_count) if actuals.format else None
         if reading is not None:
-            reading = _of_quote(reading, actuals, quote)
-        answer = _record(database, caller, use, actuals, [(quote, run, reading)])
+            reading = matching.of_quote(reading, actuals, quote)
+        answer = _record(request, caller, use, actuals, [Target(quote, run, reading)])
     return answer.response()
 
 
@@ -99,8 +94,8 @@ def create_actuals_by_reference(
         if use.replay is not None:
             return use.replay.response(replayed=True)
         with database.read() as connection:
-            targets, ignored = _targets(connection, caller, actuals)
-        answer = _record(database, caller, use, actuals, targets, ignored)
+            targets, ignored = matching.targets(connection, caller.team_id, actuals)
+        answer = _record(request, caller, use, actuals, targets, ignored)
     return answer.response()
 
 
@@ -116,9 +111,8 @@ def list_actuals(
     position = paging.decode(cursor)
     with api.database(request).read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
-        rows = repository.page(connection, caller.team_id, quote.id, position, limit)
-    following = paging.next_cursor(rows, limit)
-    content = {"items": [as_json(row._asdict()) for row in rows[:limit]], "next_cursor": following}
+        found, following = repository.page(connection, caller.team_id, quote.id, position, limit)
+    content = {"items": [as_json(one) for one in found], "next_cursor": following}
     return Response(documents.dump(content), headers=paging.link(request, following), media_type=documents.JSON)
 
 
@@ -132,17 +126,9 @@ def get_comparison(request: Request, quote_id: str, caller: Caller = allow("quot
     finish gives bounds. A time's error is decomposed into spec drift, efficiency and operations."""
     with api.database(request).read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
-        rows = repository.all_of(connection, caller.team_id, quote.id)
-    content = compare(quoted_run(quote), [repository.measured(row) for row in rows])
+        recorded = repository.all_of(connection, caller.team_id, quote.id)
+    content = compare(matching.quoted_run(quote), [one.measurement for one in recorded])
     return Response(documents.dump(content), media_type=documents.JSON)
-
-
-def quoted_run(quote: quotes.Stored) -> Quoted:
-    """The quote's numbers, with the memory that its device's driver reports."""
-    document = quote.estimate()
-    name = ((document.get("spec") or {}).get("hardware") or {}).get("device")
-    found = devices.find(name) if isinstance(name, str) else None
-    return quoted(document, None if found is None else float(found.device.memory_bytes))
 
 
 def _find(quote: quotes.Stored | None) -> quotes.Stored:
@@ -151,115 +137,38 @@ def _find(quote: quotes.Stored | None) -> quotes.Stored:
     return quote
 
 
-def _of_quote(reading: Reading, actuals: Actuals, quote: quotes.Stored) -> Reading:
-    """The part of a document that is the quote's job."""
-    named = tuple(attempt for attempt in reading.attempts if quote.id in attempt.quote_ids)
-    if named and actuals.job_id is None:
-        return replace(reading, attempts=named)
-    external = (quote.estimate().get("spec") or {}).get("external_ref")
-    return intake.choose(reading, intake.wanted_names(actuals, external), actuals.job_id is not None)
-
-
-_Target = tuple[quotes.Stored, Quoted, Reading | None]
-
-
-def _targets(connection: Connection, caller: Caller, actuals: ReferencedActuals) -> tuple[list[_Target], list[Ignored]]:
-    """The quotes that a request answers, each with its part of the document."""
-    if actuals.external_ref is not None:
-        reference = (actuals.external_ref.system, actuals.external_ref.id)
-        found = quotes.newest_by_references(connection, caller.team_id, [reference]).get(reference)
-        if found is None:
-            raise problems.NotFound("No quote has this external_ref")
-        run = quoted_run(found)
-        reading = intake.read_document(actuals, run.device_count) if actuals.format else None
-        return [(found, run, None if reading is None else _of_quote(reading, actuals, found))], []
-    if actuals.format is None:
-        raise intake.refused("/external_ref", "needed: which job it was (or send the tool's document, where it names the job)")
-    reading = intake.read_document(actuals)
-    if reading.attempts and not any(intake.references(attempt) or attempt.quote_ids for attempt in reading.attempts):
-        raise intake.refused("/external_ref", "needed: the document does not name its job")
-    wanted = [a for a in reading.attempts if actuals.job_id is None or actuals.job_id in (a.job_id, *a.job_names)]
-    quote_of = _quotes_of(connection, caller, wanted)
-    unquoted: list[Ignored] = []
-    by_quote: dict[str, tuple[quotes.Stored, list[Attempt]]] = {}
-    for attempt in wanted:
-        found = quote_of(attempt)
-        if found is None:
-            unquoted.append(Ignored(pointer="", detail=f"{_named(attempt)} has no quote"))
-        else:
-            by_quote.setdefault(found.id, (found, []))[1].append(attempt)
-    if not by_quote and reading.attempts:
-        told = "; ".join(entry.detail for entry in unquoted[:MOST_TOLD])
-        raise problems.NotFound(f"No quote was made for a job of this document: {told}" if told else "The document has no such job")
-    # Read again with the quote's device count, which a document may lack; once for each count.
-    again: dict[int | None, dict[tuple[str | None, int | None], list[Attempt]]] = {}
-    targets: list[_Target] = []
-    for quote, attempts in by_quote.values():
-        run = quoted_run(quote)
-        if run.device_count not in again:
-            again[run.device_count] = _by_try(intake.read_document(actuals, run.device_count).attempts)
-        tries = dict.fromkeys((attempt.job_id, attempt.attempt) for attempt in attempts)
-        kept = tuple(attempt for key in tries for attempt in again[run.device_count][key])
-        targets.append((quote, run, Reading(attempts=kept)))
-    return targets, [*reading.ignored, *unquoted]
-
-
-def _named(attempt: Attempt) -> str:
-    """A job as its document names it, and by what its quote was looked for first."""
-    names = [f"external_ref {system}:{name}" for system, name in intake.references(attempt)[:1]]
-    names += [f"quote {quote_id}" for quote_id in attempt.quote_ids]
-    return f"job {attempt.job_id or '?'}" + (f" ({', '.join(names)})" if names else "")
-
-
-def _quotes_of(connection: Connection, caller: Caller, attempts: Sequence[Attempt]) -> Callable[[Attempt], quotes.Stored | None]:
-    """Finds the quote of an attempt: one that its job names, else the newest under one of its job's names."""
-    named = quotes.get_many(connection, caller.team_id, (quote_id for attempt in attempts for quote_id in attempt.quote_ids))
-    known = quotes.newest_by_references(connection, caller.team_id, (r for attempt in attempts for r in intake.references(attempt)))
-
-    def find(attempt: Attempt) -> quotes.Stored | None:
-        by_id = (named[quote_id] for quote_id in attempt.quote_ids if quote_id in named)
-        by_name = (known[reference] for reference in intake.references(attempt) if reference in known)
-        return next(by_id, None) or next(by_name, None)
-
-    return find
-
-
-def _by_try(attempts: Sequence[Attempt]) -> dict[tuple[str | None, int | None], list[Attempt]]:
-    """Attempts by job and number."""
-    found: dict[tuple[str | None, int | None], list[Attempt]] = {}
-    for attempt in attempts:
-        found.setdefault((attempt.job_id, attempt.attempt), []).append(attempt)
-    return found
-
-
 def _record(
-    database: Database,
+    request: Request,
     caller: Caller,
     use: idempotency.Once,
     actuals: Actuals,
-    targets: list[_Target],
-    ignored: list[Ignored] | None = None,
+    targets: Sequence[Target],
+    ignored: Sequence[Ignored] = (),
 ) -> Answer:
-    """Record everything in one transaction; 201 where something was new."""
-    taken = []
-    notes = list(ignored or ())
-    for quote, run, reading in targets:
+    """Record everything in one transaction, with what follows measurements; 201 where something was new."""
+    taken: list[tuple[Target, intake.Intake]] = []
+    notes = list(ignored)
+    for target in targets:
+        reading = target.reading
         whole = intake.Intake(attempts=(intake.given(actuals),)) if reading is None else intake.complete(reading, actuals)
-        checked = intake.check(whole, run, document=reading is not None)
-        taken.append((quote, run, checked))
+        checked = intake.check(whole, target.run, document=reading is not None)
+        taken.append((target, checked))
         notes += [] if reading is None else list(checked.ignored)
     now = datetime.now(UTC)
-    rows: list[dict[str, Any]] = []
-    with database.write() as work:
-        new: list[dict[str, Any]] = []
+    told: list[KeptMeasurement] = []
+    new: list[KeptMeasurement] = []
+    with api.database(request).write() as work:
         # Always in the same order, so that two requests for the same quotes do not wait for each other.
-        for quote, run, checked in sorted(taken, key=lambda entry: entry[0].id):
-            done = recording.record(work.connection, caller.team_id, quote, run, checked, now, actuals.format is not None)
-            rows += done.rows
+        for target, checked in sorted(taken, key=lambda entry: entry[0].quote.id):
+            done = recording.record(
+                work.connection, caller.team_id, target.quote, target.run, checked, now, document=actuals.format is not None
+            )
+            told += done.all
             new += done.new
-        _tell_accuracy(work.connection, new)
+        for follow in followers(request):
+            follow(work.connection, new)
         content = {
-            "items": [as_json(row) for row in rows],
+            "items": [as_json(one) for one in told],
             "ignored": [{"pointer": note.pointer, "detail": note.detail} for note in notes],
         }
         answer = Answer(201 if new else 200, documents.dump(content))
@@ -268,41 +177,46 @@ def _record(
     return answer
 
 
-def _tell_accuracy(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    """Figures of accuracy follow in the same transaction."""
-    rollup.follow(connection, rows)
+Follower = Callable[[Connection, Sequence[KeptMeasurement]], None]
+
+
+def followers(request: Request) -> Sequence[Follower]:
+    """What is brought up to date with new measurements, in their transaction: rooms above this one, named by the application."""
+    found: Sequence[Follower] = request.app.state.measurement_followers
+    return found
 
 
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else documents.timestamp(moment)
 
 
-def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored row as it is answered."""
+def as_json(recorded: KeptMeasurement) -> dict[str, Any]:
+    """A measurement as it is answered."""
+    one, observation = recorded.measurement, recorded.observation
     return {
-        "id": row["id"],
-        "quote_id": row["quote_id"],
-        "created_at": documents.timestamp(row["created_at"]),
-        "attempt": row["attempt"],
-        "outcome": row["outcome"],
-        "covers": None if row["covers"] is None else row["covers"].split(),
-        "steps_completed": row["steps_completed"],
-        "started_at": _moment(row["started_at"]),
-        "ended_at": _moment(row["ended_at"]),
-        "device_count": row["device_count"],
-        "source": row["source"],
-        "job_id": row["job_id"],
-        "code": row["code"],
-        "value": exact(row["value"]),
-        "method": row["method"],
-        "scope": row["scope"] or None,
-        "excludes": row["excludes"].split(),
-        "basis": row["basis"],
-        "corrects": row["corrects_id"],
-        "flags": row["flags"].split(),
-        "repeats": row["repeats"],
-        "spread": row["spread"],
-        "estimated": row["estimated"],
-        "log_ratio": row["log_ratio"],
-        "censored": row["censored"],
+        "id": one.id,
+        "quote_id": recorded.quote_id,
+        "created_at": documents.timestamp(recorded.created_at),
+        "attempt": one.attempt,
+        "outcome": one.outcome,
+        "covers": None if one.covers is None else list(one.covers),
+        "steps_completed": one.steps_completed,
+        "started_at": _moment(one.started_at),
+        "ended_at": _moment(one.ended_at),
+        "device_count": one.device_count,
+        "source": one.source,
+        "job_id": one.job_id,
+        "code": one.code,
+        "value": exact(one.value),
+        "method": one.method,
+        "scope": one.scope,
+        "excludes": list(one.excludes),
+        "basis": one.basis,
+        "corrects": one.corrects_id,
+        "flags": list(one.flags),
+        "repeats": one.repeats,
+        "spread": one.spread,
+        "estimated": None if recorded.estimate is None else recorded.estimate.expected,
+        "log_ratio": None if observation is None else observation.log_ratio,
+        "censored": observation is not None and observation.censored,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,25 +81,6 @@ def _storable(name: str) -> bool:
     return len(name) <= LONGEST_NAME and "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def choose(reading: Reading, wanted: Sequence[str], stated: bool) -> Reading:
-    """The attempts of one job. ``wanted`` are names of it; ``stated`` says that the caller gave one."""
-    jobs = {attempt.job_id for attempt in reading.attempts}
-    if jobs <= {None} or (len(jobs) == 1 and not stated):
-        return reading
-    matching = tuple(a for a in reading.attempts if set(wanted) & {a.job_id, *a.job_names})
-    if matching:
-        others = len(reading.attempts) - len(matching)
-        left = Ignored(
-            pointer="", detail=f"{others} attempts of other jobs than the quote's; post the document to /v1/actuals for all of them"
-        )
-        return replace(reading, attempts=matching, ignored=(*reading.ignored, *((left,) if others else ())))
-    if stated and reading.attempts:
-        raise refused("/job_id", "the document holds no such job that has ended")
-    if not reading.attempts:
-        return reading
-    raise refused("/job_id", f"the document holds {len(jobs)} jobs and the quote names none of them: say which")
-
-
 def complete(reading: Reading, body: Actuals) -> Intake:
     """The document's attempts with what the body adds; the body's word stands above the document's."""
     single = len(reading.attempts) == 1
@@ -164,21 +144,6 @@ def _window_value(attempt: Attempt) -> Value | None:
     return Value(code="device_hours.run", value=hours, method="(ended_at - started_at) x device_count", basis="allocated")
 
 
-def references(attempt: Attempt) -> list[tuple[str, str]]:
-    """Names under which the job may have been quoted: with its cluster first, a bare number is not unique."""
-    names = [name for name in (attempt.job_id, *attempt.job_names) if name]
-    return [(attempt.source, name) for name in sorted(names, key=lambda name: "/" not in name)]
-
-
 def refused(pointer: str, detail: str) -> Invalid:
     """One bad value."""
     return Invalid(f"{pointer or 'the body'}: {detail}", errors=[Fault(pointer, detail)])
-
-
-def wanted_names(body: Actuals, external: Mapping[str, str] | None) -> list[str]:
-    """Names of the job that a document may use: the caller's, or the quote's own reference with and without its cluster."""
-    if body.job_id is not None:
-        return [body.job_id]
-    if external is None:
-        return []
-    return [external["id"], external["id"].rpartition("/")[2]]

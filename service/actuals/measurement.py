@@ -1,11 +1,15 @@
-"""Attempts and their measured values, as plain data that readers produce and rules and comparison consume."""
+"""Measurements as plain data. Readers find ``Attempt``s with ``Value``s; recording numbers them into ``Measurement``s, which are
+compared; a ``KeptMeasurement`` one is kept beside what its quote said, and accuracy follows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
+
+from .quoted import Estimate
 
 Outcome = Literal["completed", "failed", "cancelled", "preempted", "timeout"]
 Phase = Literal["startup", "training", "evaluation", "checkpointing", "data", "restarts"]
@@ -81,6 +85,87 @@ class Attempt:
     values: tuple[Value, ...] = ()
     job_names: tuple[str, ...] = ()  # other names of the same job: array notation, with its cluster
     quote_ids: tuple[str, ...] = ()  # quotes the job itself names (a comment "quote:ID")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One measured value with the attempt it belongs to, numbered: what is kept, compared and learnt from."""
+
+    id: str
+    source: str
+    attempt: int
+    outcome: str
+    code: str
+    value: float
+    method: str
+    scope: str | None = None
+    basis: str | None = None
+    covers: tuple[str, ...] | None = None  # None: not said
+    excludes: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    steps_completed: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    device_count: int | None = None
+    job_id: str | None = None
+    corrects_id: str | None = None
+    repeats: int | None = None
+    spread: float | None = None
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        """Values that are put together: one code by one method of one source over one scope."""
+        return (self.code, self.source, self.method, self.scope or "")
+
+    @property
+    def speaks_of_training(self) -> bool:
+        """A completed attempt unless it says otherwise; any other only if it says that it covers training."""
+        return self.covers_one_of(("training",))
+
+    def covers_one_of(self, phases: Collection[str]) -> bool:
+        """Whether the attempt covers one of the phases; where it does not say, whether it completed."""
+        if self.covers is None:
+            return self.outcome == "completed"
+        return not set(phases).isdisjoint(self.covers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteKeys:
+    """What figures of accuracy are grouped by, from the quote."""
+
+    device: str | None
+    model: str | None
+    model_family: str | None
+    training_method: str
+    stack: str | None
+    engine_version: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a group of values (one code by one method of one source) says of the quote: the figure that accuracy is kept of."""
+
+    value: float
+    log_ratio: float | None  # ln(value / estimated); of a bound: what it is at least
+    censored: bool  # the run did not finish: a lower bound
+    drift: float | None  # log of the part of the ratio that steps, tokens and devices explain; None where unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMeasurement:
+    """A measurement as it is kept: when, of which quote, beside which estimate, and what its group says once it is there."""
+
+    measurement: Measurement
+    team_id: str
+    quote_id: str
+    created_at: datetime
+    observed_at: datetime  # the attempt's end; when it was recorded where that is not known
+    estimate: Estimate | None  # the quote's item
+    interval_coverage: float | None
+    keys: QuoteKeys
+    observation: Observation | None = None
+    replaces_id: str | None = None  # whose word of the group this one's observation takes the place of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

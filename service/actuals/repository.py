@@ -13,8 +13,8 @@ Whoever writes holds the quote's row, so numbers of attempts and observations of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -27,7 +27,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
     Table,
     Text,
@@ -40,8 +39,8 @@ from service.kit import paging
 from service.kit.database import UtcDateTime, id_column, metadata, team_column
 from service.quotes.repository import quote_labels, quotes
 
-from .comparison import Measured
-from .measurement import OUTCOMES
+from .measurement import OUTCOMES, KeptMeasurement, Measurement, Observation, QuoteKeys
+from .quoted import Estimate
 
 _KEY = ("quote_id", "source", "attempt", "code", "method", "scope")
 
@@ -105,19 +104,6 @@ measurements = Table(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuoteKeys:
-    """What figures of accuracy are grouped by, from the quote."""
-
-    device: str | None
-    model: str | None
-    model_family: str | None
-    training_method: str
-    stack: str | None
-    engine_version: str
-    labels: Mapping[str, str]
-
-
 def hold(connection: Connection, team_id: str, quote_id: str) -> QuoteKeys:
     """Lock the quote against other writers of its measurements; SQLite has one writer anyway."""
     columns = (quotes.c.device, quotes.c.model, quotes.c.model_family, quotes.c.method, quotes.c.stack, quotes.c.engine_version)
@@ -136,48 +122,125 @@ def hold(connection: Connection, team_id: str, quote_id: str) -> QuoteKeys:
     )
 
 
-def all_of(connection: Connection, team_id: str, quote_id: str) -> list[Row[Any]]:
+def all_of(connection: Connection, team_id: str, quote_id: str) -> list[KeptMeasurement]:
     """Every measurement of a quote, oldest first."""
     table = measurements.c
     query = select(measurements).where(table.quote_id == quote_id, table.team_id == team_id)
-    return list(connection.execute(query.order_by(table.created_at, table.id)).all())
+    return [from_row(dict(row._mapping)) for row in connection.execute(query.order_by(table.created_at, table.id))]
 
 
-def page(connection: Connection, team_id: str, quote_id: str, position: paging.Position | None, limit: int) -> list[Row[Any]]:
-    """Measurements of a quote, newest first: up to `limit` and one more if there is a next page."""
+def page(
+    connection: Connection, team_id: str, quote_id: str, position: paging.Position | None, limit: int
+) -> tuple[list[KeptMeasurement], str | None]:
+    """Measurements of a quote, newest first, and the cursor of the next page."""
     table = measurements.c
     query = select(measurements).where(table.quote_id == quote_id, table.team_id == team_id)
-    return list(connection.execute(paging.after(query, table.created_at, table.id, position, limit)).all())
+    rows = connection.execute(paging.after(query, table.created_at, table.id, position, limit)).all()
+    return [from_row(dict(row._mapping)) for row in rows[:limit]], paging.next_cursor(rows, limit)
 
 
-def add(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows."""
-    if rows:
-        connection.execute(measurements.insert(), list(rows))
+def add(connection: Connection, recorded: Sequence[KeptMeasurement]) -> None:
+    """Append measurements."""
+    if recorded:
+        connection.execute(measurements.insert(), [to_row(one) for one in recorded])
 
 
-def measured(row: Row[Any] | Mapping[str, Any]) -> Measured:
-    """A stored row as comparison takes it."""
-    found: Any = row._mapping if isinstance(row, Row) else row
-    return Measured(
-        id=found["id"],
-        source=found["source"],
-        attempt=found["attempt"],
-        outcome=found["outcome"],
-        code=found["code"],
-        value=found["value"],
-        method=found["method"],
-        scope=found["scope"] or None,
-        basis=found["basis"],
-        covers=None if found["covers"] is None else tuple(found["covers"].split()),
-        excludes=tuple(found["excludes"].split()),
-        flags=tuple(found["flags"].split()),
-        steps_completed=found["steps_completed"],
-        started_at=found["started_at"],
-        ended_at=found["ended_at"],
-        device_count=found["device_count"],
-        job_id=found["job_id"],
-        corrects_id=found["corrects_id"],
-        repeats=found["repeats"],
-        spread=found["spread"],
+def to_row(recorded: KeptMeasurement) -> dict[str, Any]:
+    """The columns of a measurement."""
+    one, item, said, keys = recorded.measurement, recorded.estimate, recorded.observation, recorded.keys
+    return {
+        "id": one.id,
+        "team_id": recorded.team_id,
+        "quote_id": recorded.quote_id,
+        "created_at": recorded.created_at,
+        "observed_at": recorded.observed_at,
+        "source": one.source,
+        "job_id": one.job_id,
+        "attempt": one.attempt,
+        "outcome": one.outcome,
+        "covers": None if one.covers is None else " ".join(one.covers),
+        "steps_completed": one.steps_completed,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "device_count": one.device_count,
+        "code": one.code,
+        "value": one.value,
+        "method": one.method,
+        "scope": one.scope or "",
+        "basis": one.basis,
+        "excludes": " ".join(one.excludes),
+        "flags": " ".join(one.flags),
+        "repeats": one.repeats,
+        "spread": one.spread,
+        "corrects_id": one.corrects_id,
+        "estimated": None if item is None else item.expected,
+        "low": None if item is None else item.low,
+        "high": None if item is None else item.high,
+        "uncalibrated": None if item is None else item.uncalibrated,
+        "interval_coverage": recorded.interval_coverage,
+        "observed_value": None if said is None else said.value,
+        "log_ratio": None if said is None else said.log_ratio,
+        "censored": said is not None and said.censored,
+        "drift": None if said is None else said.drift,
+        "replaces_id": recorded.replaces_id,
+        "device": keys.device,
+        "model": keys.model,
+        "model_family": keys.model_family,
+        "training_method": keys.training_method,
+        "stack": keys.stack,
+        "engine_version": keys.engine_version,
+        "labels": json.dumps(dict(keys.labels), sort_keys=True),
+    }
+
+
+def measurement_of(row: Mapping[str, Any]) -> Measurement:
+    """The measurement in a row."""
+    return Measurement(
+        id=row["id"],
+        source=row["source"],
+        attempt=row["attempt"],
+        outcome=row["outcome"],
+        code=row["code"],
+        value=row["value"],
+        method=row["method"],
+        scope=row["scope"] or None,
+        basis=row["basis"],
+        covers=None if row["covers"] is None else tuple(row["covers"].split()),
+        excludes=tuple(row["excludes"].split()),
+        flags=tuple(row["flags"].split()),
+        steps_completed=row["steps_completed"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        device_count=row["device_count"],
+        job_id=row["job_id"],
+        corrects_id=row["corrects_id"],
+        repeats=row["repeats"],
+        spread=row["spread"],
+    )
+
+
+def from_row(row: Mapping[str, Any]) -> KeptMeasurement:
+    """A measurement as it was kept."""
+    observation = None
+    if row["observed_value"] is not None:
+        observation = Observation(value=row["observed_value"], log_ratio=row["log_ratio"], censored=row["censored"], drift=row["drift"])
+    return KeptMeasurement(
+        measurement=measurement_of(row),
+        team_id=row["team_id"],
+        quote_id=row["quote_id"],
+        created_at=row["created_at"],
+        observed_at=row["observed_at"],
+        estimate=Estimate(code=row["code"], expected=row["estimated"], low=row["low"], high=row["high"], uncalibrated=row["uncalibrated"]),
+        interval_coverage=row["interval_coverage"],
+        keys=QuoteKeys(
+            device=row["device"],
+            model=row["model"],
+            model_family=row["model_family"],
+            training_method=row["training_method"],
+            stack=row["stack"],
+            engine_version=row["engine_version"],
+            labels=json.loads(row["labels"]),
+        ),
+        observation=observation,
+        replaces_id=row["replaces_id"],
     )

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from service.actuals import repository as actuals
-from service.actuals.comparison import Measured, current
-from service.actuals.measurement import OUTCOMES
+from service.actuals.comparison import current
+from service.actuals.measurement import OUTCOMES, Measurement
 from service.kit import paging
 from service.kit.database import UtcDateTime, id_column, metadata, team_column
 from service.kit.identifiers import is_identifier
@@ -145,7 +145,7 @@ def quote_exists(connection: Connection, team_id: str, quote_id: str) -> bool:
 
 
 def attempts(connection: Connection, team_id: str, project_name: str, quote_ids: Sequence[str]) -> dict[str, list[Entry]]:
-    """Measured attempts of the project's quotes and of the ones named, by quote: failed and partial ones too."""
+    """Measurement attempts of the project's quotes and of the ones named, by quote: failed and partial ones too."""
     m = actuals.measurements.c
     query = (
         select(actuals.measurements, quotes.c.name.label("quote_name"))
@@ -153,17 +153,17 @@ def attempts(connection: Connection, team_id: str, project_name: str, quote_ids:
         .where(m.team_id == team_id, or_(quotes.c.project == project_name, quotes.c.id.in_(quote_ids)))
         .order_by(m.quote_id, m.created_at, m.id)
     )
-    values: dict[str, list[Measured]] = {}
+    values: dict[str, list[Measurement]] = {}
     about: dict[str, Row[Any]] = {}
     for row in connection.execute(query):
-        values.setdefault(row.quote_id, []).append(actuals.measured(row))
+        values.setdefault(row.quote_id, []).append(actuals.measurement_of(dict(row._mapping)))
         about[row.quote_id] = row
     return {quote_id: list(_attempts(about[quote_id], current(found))) for quote_id, found in values.items()}
 
 
-def _attempts(about: Row[Any], values: Iterable[Measured]) -> Iterable[Entry]:
+def _attempts(about: Row[Any], values: Iterable[Measurement]) -> Iterable[Entry]:
     """One entry an attempt, from the source that says most of what it spent: two sources watched the same devices."""
-    grouped: dict[int, dict[str, list[Measured]]] = {}
+    grouped: dict[int, dict[str, list[Measurement]]] = {}
     for value in values:
         grouped.setdefault(value.attempt, {}).setdefault(value.source, []).append(value)
     for number in sorted(grouped):
@@ -182,7 +182,7 @@ def _attempts(about: Row[Any], values: Iterable[Measured]) -> Iterable[Entry]:
             )
 
 
-def _hours(values: Sequence[Measured]) -> tuple[int, float, Measured] | None:
+def _hours(values: Sequence[Measurement]) -> tuple[int, float, Measurement] | None:
     """Rank of the evidence, device-hours, and the value they come from."""
     for rank, code in enumerate(_HOURS):
         for value in values:

@@ -9,8 +9,7 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
-from service.accuracy import corrections
-from service.accuracy.learning import Facts, facts
+from service.calibrations import corrections
 from service.estimation.correction import Corrections
 from service.estimation.estimate import Estimate
 from service.estimation.run import Run
@@ -21,6 +20,7 @@ from service.kit.identifiers import uuid7
 from service.kit.packing import pack
 from service.kit.problems import invalid
 from service.kit.security import Caller
+from service.learning.drivers import Facts, facts
 from service.specs.load import parse
 from service.specs.resolve import Resolved, resolve
 from service.specs.spec import RunSpec

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.actuals.comparing import compare, observe
-from service.actuals.comparison import Measured, current, grouped
+from service.actuals.comparison import current, grouped
+from service.actuals.measurement import Measurement
 from service.actuals.quoted import Estimate, Quoted
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,13 +42,13 @@ def quoted(**changes: Any) -> Quoted:
 COUNTER = iter(range(10**9))
 
 
-def value(code: str, number: float, **changes: Any) -> Measured:
+def value(code: str, number: float, **changes: Any) -> Measurement:
     """A measured value of a completed attempt."""
     base = {"id": f"m{next(COUNTER):06d}", "source": "slurm", "attempt": 1, "outcome": "completed", "method": "accounting"}
-    return Measured(**{**base, "code": code, "value": number, **changes})
+    return Measurement(**{**base, "code": code, "value": number, **changes})
 
 
-def rows(*values: Measured, of: Quoted | None = None) -> dict[str, dict[str, Any]]:
+def rows(*values: Measurement, of: Quoted | None = None) -> dict[str, dict[str, Any]]:
     """Rows by code; the first of each."""
     found: dict[str, dict[str, Any]] = {}
     for row in compare(of or quoted(), values)["rows"]:
@@ -316,7 +317,7 @@ drawn = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(values=st.lists(drawn, max_size=8), data=st.data())
-def test_order_does_not_matter(values: list[Measured], data: st.DataObject) -> None:
+def test_order_does_not_matter(values: list[Measurement], data: st.DataObject) -> None:
     """Appended in any order, the same comparison and the same observations."""
     shuffled = data.draw(st.permutations(values))
     assert compare(quoted(), values) == compare(quoted(), shuffled)
@@ -326,7 +327,7 @@ def test_order_does_not_matter(values: list[Measured], data: st.DataObject) -> N
 
 @settings(max_examples=400, deadline=None)
 @given(values=st.lists(drawn, min_size=1, max_size=8))
-def test_the_factors_multiply_to_the_ratio(values: list[Measured]) -> None:
+def test_the_factors_multiply_to_the_ratio(values: list[Measurement]) -> None:
     """Whatever was measured, known factors and the unseparated rest give the whole error."""
     decomposition = compare(quoted(), values)["decomposition"]
     if decomposition is None:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from service.accuracy import learning
-from service.accuracy.backtest import Line, Past, replay
-from service.accuracy.learning import Evidence
+from service.learning import drivers as learning
+from service.learning.backtest import Line, Past, replay
+from service.learning.drivers import Evidence
 from service.quotes import quoting
 from service.specs.load import parse
 from service.specs.resolve import resolve

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from service.accuracy import histogram
-from service.accuracy.statistics import Outcome, cost_log_ratio, interval_loss, summarise, wilson
+from service.learning import histogram
+from service.learning.statistics import Outcome, cost_log_ratio, interval_loss, summarise, wilson
 
 ratios = st.lists(st.floats(-3, 3, allow_nan=False), min_size=1, max_size=60)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from service.accuracy import drift
+from service.learning import drift
 
 Noise = Callable[[np.random.Generator, int], np.ndarray]
 STREAMS = 300

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from service.accuracy.calibration import Fit, Observation
-from service.accuracy.pooling import fit
+from service.learning.calibration import Fit, Observation
+from service.learning.pooling import fit
 
 NOISES: dict[str, Callable[[np.random.Generator], float]] = {
     "normal": lambda rng: rng.normal() * 0.1,

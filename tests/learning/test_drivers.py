@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.accuracy import learning
-from service.accuracy.backtest import Past, replay
-from service.accuracy.learning import Evidence, Facts, facts
+from service.learning import drivers as learning
+from service.learning.backtest import Past, replay
+from service.learning.drivers import Evidence, Facts, facts
 
 FACTS = Facts(team="one", cluster="a", device="h100", stack="megatron", method="full", model_family="llama")
 

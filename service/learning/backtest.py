@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from . import learning
+from . import drivers
 from .calibration import HALF_LIFE_RUNS, Fit
-from .learning import Evidence
+from .drivers import Evidence
 from .statistics import Outcome, Summary, summarise
 
 ENGINES = ("uncalibrated", "calibrated", "last_similar")
@@ -63,12 +63,12 @@ def replay(history: Iterable[Past], *, half_life_runs: float = HALF_LIFE_RUNS, r
             latest.setdefault((entry.evidence.code, entry.evidence.facts.path()[-1]), []).append(entry)
             done += 1
         if len(known) - fitted_at >= max(1.0, refit_share * fitted_at) and len(known) > fitted_at:
-            fits = learning.learn(known, half_life_runs=half_life_runs, with_scores=False)
+            fits = drivers.learn(known, half_life_runs=half_life_runs, with_scores=False)
             fitted_at = len(known)
         code = run.evidence.code
         lines = errors.setdefault(code, {engine: {} for engine in ENGINES})
         lines["uncalibrated"][index] = run.log_error
-        correction = learning.log_correction(fits, code, run.evidence.facts, run.evidence.training_share)
+        correction = drivers.log_correction(fits, code, run.evidence.facts, run.evidence.training_share)
         lines["calibrated"][index] = run.log_error - correction
         similar = _last_similar(run, latest.get((code, run.evidence.facts.path()[-1]), ()))
         if similar is not None:

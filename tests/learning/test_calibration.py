@@ -10,9 +10,10 @@ from crepes import ConformalPredictiveSystem, ConformalRegressor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.accuracy import calibration, conformal, corrections, pooling
-from service.accuracy.calibration import Observation
-from service.accuracy.pooling import fit
+from service.calibrations import corrections
+from service.learning import calibration, conformal, pooling
+from service.learning.calibration import Observation
+from service.learning.pooling import fit
 
 Path = tuple[str, str, str]
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import URL
 from starlette.testclient import TestClient
 
-from service.accuracy import corrections, repository
 from service.app import create_app
+from service.calibrations import corrections, repository
 from service.quotes import examples
 from tests.conftest import settings_for
 

@@ -16,10 +16,11 @@ from sqlalchemy import Connection
 from service.estimation.correction import Factor
 from service.kit.database import Database
 from service.kit.problems import invalid
+from service.learning import calibration, drivers
+from service.learning.calibration import Cell, Fit
+from service.learning.drivers import Facts
 
-from . import calibration, learning, repository
-from .calibration import Cell, Fit
-from .learning import Facts
+from . import repository
 
 NEWEST_HOLDS_SECONDS = 1.0  # how late a process may take a calibration that another one made
 TEAMS_REMEMBERED = 10_000
@@ -117,7 +118,7 @@ def apply(found: Calibration | None, facts: Facts, coverage: float) -> Pinned:
     """The corrections of a run from a calibration."""
     if found is None:
         return Pinned()
-    return Pinned(found.version, learning.corrections(found.fits, facts, coverage))
+    return Pinned(found.version, drivers.corrections(found.fits, facts, coverage))
 
 
 def fits_of(connection: Connection, team_id: str, version: str) -> Mapping[str, Fit]:
