@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from . import (
     compute,
@@ -23,6 +22,7 @@ from . import (
     speed_items,
     step_time,
     storage,
+    token_items,
     tokens,
     wall_clock,
 )
@@ -31,7 +31,7 @@ from .correction import Corrections, stated
 from .items import Item, Items
 from .memory import MemoryEstimate
 from .memory.peaks.figures import Fits
-from .numeric import one
+from .numeric import Number, one
 from .parameters import Parameters
 from .post_training import Pace
 from .run import Run
@@ -72,7 +72,7 @@ def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     used = memory.estimate(run, counts, measured)
 
     items = Items()
-    items.extend(tokens.items(run, work))
+    items.extend(token_items.items(run, work))
     items.extend(compute_items.items(run, work, flops))
     items.extend(scaling_items.items(run, counts.active, inputs.tokens))
     items.extend(speed_items.items(driven.speed, plain.speed, inputs.steps))
@@ -132,7 +132,7 @@ def _speed_inputs(run: Run, counts: Parameters, work: Workload, flops: compute.F
     )
 
 
-def _amounts(work: Workload) -> dict[str, Any]:
+def _amounts(work: Workload) -> dict[str, Number | None]:
     """What throughputs count."""
     return {"input_tokens": work.input_tokens, "target_tokens": work.target_tokens, "tensor_positions": work.tensor_positions}
 

@@ -7,16 +7,18 @@ padding included. The three give three throughputs, which are never mixed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, overload
+from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
-from .items import Item, unknown
-from .numeric import Number, ceil_divide, is_array, one
+from .numeric import Number, ceil_divide, is_array
 from .run import Run
 
 NO_LENGTH = "sequence_length is not given"
+NO_TARGETS = "how many of the tokens are targets needs the samples' prompt and target lengths"
+JOINED = "samples are joined to full sequences; the last one may be short, so that nothing is padded"
+WITHIN_SAMPLES = "attention stays within each sample, a sample cut by the end of a sequence counted whole"
 MOST_EXACT_INTEGER = 2**53
 
 
@@ -97,29 +99,27 @@ def _from_total(run: Run) -> Workload:
     pretraining = run.method.objective == "pretrain"
     epochs = run.data.epochs
     unique = run.data.unique_tokens if run.data.unique_tokens is not None else exact(tokens / epochs if epochs > 1 else tokens)
-    common: dict[str, Any] = {
-        "sequences_per_step": per_step,
-        "input_tokens": tokens,
-        "target_tokens": tokens if pretraining else None,
-        "target_reason": None if pretraining else "how many of the tokens are targets needs the samples' prompt and target lengths",
-        "padding": 0,
-        "tensor_positions": tokens,
-        "unique_tokens": unique,
-        "truncated": 0,
-    }
+    unsized = Workload(
+        steps=None,
+        sequences=None,
+        sequences_per_step=per_step,
+        input_tokens=tokens,
+        target_tokens=tokens if pretraining else None,
+        target_reason=None if pretraining else NO_TARGETS,
+        padding=0,
+        tensor_positions=tokens,
+        unique_tokens=unique,
+        truncated=0,
+        squared_lengths=None,
+        longest_sequence=None,
+        longest_decoder_sequence=None,
+        attended=(),
+        tensor=(),
+        forward_passes=None,
+        reason=NO_LENGTH,
+    )
     if length is None:
-        return Workload(
-            **common,
-            steps=None,
-            sequences=None,
-            squared_lengths=None,
-            longest_sequence=None,
-            longest_decoder_sequence=None,
-            attended=(),
-            tensor=(),
-            forward_passes=None,
-            reason=NO_LENGTH,
-        )
+        return unsized
     decoder = (run.decoder_sequence_length or length) if run.architecture.encoder_decoder else 0
     full, rest = divmod(tokens, length)
     rows = [Rows(length, full, decoder)] if full else []
@@ -127,10 +127,9 @@ def _from_total(run: Run) -> Workload:
         # the decoder's share of a last, shorter sequence
         rows.append(Rows(rest, 1, decoder * rest // length))
     sequences = full + (1 if rest else 0)
-    steps = ceil_divide(tokens, per_step * length)
-    return Workload(
-        **common,
-        steps=steps,
+    return replace(
+        unsized,
+        steps=ceil_divide(tokens, per_step * length),
         sequences=sequences,
         squared_lengths=exact(_total(rows, 2)),
         longest_sequence=length,
@@ -138,6 +137,7 @@ def _from_total(run: Run) -> Workload:
         attended=tuple(rows),
         tensor=tuple(rows),
         forward_passes=sequences / (run.batch.micro_batch_size * run.method.sequences_per_element),
+        reason=None,
         assumptions=(
             f"every sequence is full ({length} positions): total_tokens gives no sample lengths, so attention spans the whole sequence",
         ),
@@ -196,28 +196,11 @@ def _from_histogram(run: Run) -> Workload:
     pairs = run.method.sequences_per_element
     inputs = _times(samples.input_tokens, epochs)
     rows = tuple(Rows(row.length, _times(row.count, epochs), row.decoder) for row in samples.rows)
-    longest = max((row.length for row in samples.rows), default=0)
-    packing = "pad_to_max" if run.architecture.image_positions else run.data.packing
-    notes: list[str] = []
-    reason = None
-    attended: tuple[Rows, ...] = rows
-    tensor: tuple[Rows, ...] | None
-    elements: Number = _times(samples.count, epochs)
-    if packing == "packed":
-        tensor, attended, elements, longest, reason = _packed(run, inputs, rows, longest, notes)
-    elif packing == "pad_to_max":
-        tensor = _padded_to(run.sequence_length or longest, rows)
-        longest = max((row.length for row in tensor), default=0)
-    else:
-        tensor = _padded_to_longest(run, samples, epochs)
-        notes.append(
-            f"micro-batches of {run.batch.micro_batch_size} drawn without regard to length; each is padded to its longest"
-            if not is_array(run.batch.micro_batch_size)
-            else "micro-batches drawn without regard to length; each is padded to its longest"
-        )
+    seen = _seen(run, samples, rows, inputs)
+    tensor, reason = seen.tensor, seen.reason
     positions = None if tensor is None else _total(tensor, 1)
     sequences = None if tensor is None else _total(tensor, 0)
-    steps = None if tensor is None else _steps(elements, run.batch.global_batch_size)
+    steps = None if tensor is None else _steps(seen.elements, run.batch.global_batch_size)
     unique = run.data.unique_tokens if run.data.unique_tokens is not None else min(samples.input_tokens, exact(inputs))
     return Workload(
         steps=steps,
@@ -229,14 +212,14 @@ def _from_histogram(run: Run) -> Workload:
         tensor_positions=None if positions is None else exact(positions),
         unique_tokens=unique,
         truncated=exact(_times(samples.truncated, epochs)),
-        squared_lengths=None if reason is not None and run.data.cross_sample_attention else exact(_total(attended, 2)),
-        longest_sequence=longest or None,
+        squared_lengths=None if reason is not None and run.data.cross_sample_attention else exact(_total(seen.attended, 2)),
+        longest_sequence=seen.longest or None,
         longest_decoder_sequence=max((row.decoder for row in rows), default=0) or None,
-        attended=attended,
+        attended=seen.attended,
         tensor=tensor or (),
         forward_passes=None if sequences is None else sequences / (run.batch.micro_batch_size * pairs),
         reason=reason,
-        assumptions=tuple(notes),
+        assumptions=seen.words,
     )
 
 
@@ -248,25 +231,50 @@ def _steps(elements: Number, global_batch: Number) -> Number:
     return ceil_divide(elements, global_batch)
 
 
-def _packed(
-    run: Run, inputs: float, rows: tuple[Rows, ...], longest: int, notes: list[str]
-) -> tuple[tuple[Rows, ...] | None, tuple[Rows, ...], Number, int, str | None]:
-    """Samples joined to full sequences: (tensor rows, attended rows, batch elements, longest, reason)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The samples as kernels see them; no tensor rows where ``reason`` says why."""
+
+    tensor: tuple[Rows, ...] | None
+    attended: tuple[Rows, ...]
+    elements: Number  # of batches
+    longest: int
+    words: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+def _seen(run: Run, samples: _Samples, rows: tuple[Rows, ...], inputs: float) -> _Seen:
+    """Samples joined, padded to one length, or padded to the longest of their micro-batch."""
+    elements, longest = _times(samples.count, run.data.epochs), max((row.length for row in rows), default=0)
+    packing = "pad_to_max" if run.architecture.image_positions else run.data.packing
+    if packing == "packed":
+        return _packed(run, inputs, rows, longest)
+    if packing == "pad_to_max":
+        padded = _padded_to(run.sequence_length or longest, rows)
+        return _Seen(tensor=padded, attended=rows, elements=elements, longest=max((row.length for row in padded), default=0))
+    micro = run.batch.micro_batch_size
+    drawn = "micro-batches drawn" if is_array(micro) else f"micro-batches of {micro} drawn"
+    words = (f"{drawn} without regard to length; each is padded to its longest",)
+    padded = _padded_to_longest(run, samples, run.data.epochs)
+    return _Seen(tensor=padded, attended=rows, elements=elements, longest=longest, words=words)
+
+
+def _packed(run: Run, inputs: float, rows: tuple[Rows, ...], longest: int) -> _Seen:
+    """Samples joined to full sequences."""
     length = run.sequence_length
     if length is None:
-        return None, rows, 0, longest, NO_LENGTH
+        return _Seen(tensor=None, attended=rows, elements=0, longest=longest, reason=NO_LENGTH)
     full = int(inputs // length)
     rest = exact(inputs - full * length)
     tensor = [Rows(length, full, _decoder_share(run, length))] if full else []
     if rest:
         short = int(rest) + (rest > int(rest))
         tensor.append(Rows(short, rest / short if rest != short else 1, _decoder_share(run, short)))
-    notes.append("samples are joined to full sequences; the last one may be short, so that nothing is padded")
-    elements: Number = ceil_divide(full + (1 if rest else 0), run.method.sequences_per_element)
-    attended = tuple(tensor) if run.data.cross_sample_attention else rows
-    if not run.data.cross_sample_attention:
-        notes.append("attention stays within each sample, a sample cut by the end of a sequence counted whole")
-    return tuple(tensor), attended, elements, length, None
+    elements = ceil_divide(full + (1 if rest else 0), run.method.sequences_per_element)
+    joined = tuple(tensor)
+    if run.data.cross_sample_attention:
+        return _Seen(tensor=joined, attended=joined, elements=elements, longest=length, words=(JOINED,))
+    return _Seen(tensor=joined, attended=rows, elements=elements, longest=length, words=(JOINED, WITHIN_SAMPLES))
 
 
 def _decoder_share(run: Run, length: int) -> int:
@@ -340,30 +348,3 @@ def _all_at_most(below: int, number: int, size: int) -> float:
         if share < 1e-18:
             return 0.0
     return share
-
-
-# -- items -------------------------------------------------------------------------------------------------------------
-def items(run: Run, work: Workload) -> list[Item]:
-    """The token items of a quote."""
-    read = "data.total_tokens" if run.data.histogram is None else "sum of samples x (prompt + target) x epochs, less what is cut"
-    missing = work.reason or ""
-    result: list[Item] = []
-
-    def item(name: str, value: Number | None, formula: str, reason: str = missing, notes: tuple[str, ...] = ()) -> None:
-        code = f"tokens.{name}"
-        if value is None:
-            result.append(unknown(code, "tokens", "tokens", reason, formula=formula))
-        else:
-            basis: Any = "given" if name == "input" and run.data.histogram is None else "formula"
-            result.append(
-                Item(code=code, section="tokens", quantity="tokens", expected=one(value), formula=formula, basis=basis, assumptions=notes)
-            )
-
-    item("input", work.input_tokens, read)
-    item("target", work.target_tokens, "tokens that the loss is taken on", work.target_reason or missing)
-    item("padding", work.padding, "tokens.tensor_positions - tokens.input", missing, work.assumptions)
-    item("tensor_positions", work.tensor_positions, "sum over micro-batches of rows x padded length", missing, work.assumptions)
-    item("unique", work.unique_tokens, "distinct tokens read at least once: tokens.input / epochs unless unique_tokens is given")
-    item("truncated", work.truncated, "sum of samples x max(0, length - sequence_length) x epochs")
-    item("squared_lengths", work.squared_lengths, "sum of squared attended lengths", missing, work.assumptions)
-    return result

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.estimation.run import Data, Method, Run
-from service.estimation.tokens import items, workload
+from service.estimation.token_items import items
+from service.estimation.tokens import workload
 from service.specs.presets import architecture as preset
 from tests.estimation.runs import a_run, oracle_model
 
