@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...numeric import Number, indicator, maximum, minimum
 from ...placement import Placement, place
@@ -69,46 +70,57 @@ class _Fullest:
 
     detailed: bool  # the parts of a search too
     rank: Number = 0.0  # what moments are compared by
-    live: Live = NOTHING
     moment: Moment | None = None  # where it is the same one for all layouts
-    chosen: Parts | None = None  # the parts where it is not
+    chosen: Live | None = None  # what is live where it is not, or where it is not the moment's alone
+    chosen_parts: Parts | None = None
+
+    @property
+    def live(self) -> Live:
+        """What is live at it."""
+        if self.chosen is not None:
+            return self.chosen
+        moment = self.moment
+        return NOTHING if moment is None else Live(moment.allocated, moment.comes_and_goes, moment.late)
 
     @property
     def parts(self) -> Parts:
         """What is live, part by part; nothing where nobody asked for it."""
         if not self.detailed:
             return NO_PARTS
-        return self.chosen or (NO_PARTS if self.moment is None else self.moment.parts)
+        return self.chosen_parts or (NO_PARTS if self.moment is None else self.moment.parts)
 
     def see(self, moment: Moment, comes_and_goes: Number | None = None) -> None:
-        """Compare by what is allocated."""
+        """Compare by what is allocated; ``comes_and_goes`` stands in for the moment's own."""
         better = moment.allocated > self.rank
         if isinstance(better, np.ndarray):
             if not better.any():
                 return
         elif not better:
             return
-        active = moment.comes_and_goes if comes_and_goes is None else comes_and_goes
-        self._take(better, _Fullest(self.detailed, moment.allocated, Live(moment.allocated, active, moment.late), moment))
+        live = None if comes_and_goes is None else Live(moment.allocated, comes_and_goes, moment.late)
+        if isinstance(better, np.ndarray):
+            self._choose(better, _Fullest(self.detailed, moment.allocated, moment, live))
+        else:
+            self.rank, self.moment, self.chosen, self.chosen_parts = moment.allocated, moment, live, None
 
     def see_reserved(self, other: _Fullest, gap: Number) -> None:
         """Compare the fullest moment of several with this one by what is reserved while they last."""
         rank = other.live.allocated + gap
         better = rank > self.rank
-        if isinstance(better, np.ndarray) or better:
-            self._take(better, replace(other, rank=rank))
+        if isinstance(better, np.ndarray):
+            self._choose(better, replace(other, rank=rank))
+        elif better:
+            self.rank, self.moment, self.chosen, self.chosen_parts = rank, other.moment, other.chosen, other.chosen_parts
 
-    def _take(self, better: Any, other: _Fullest) -> None:
-        if not isinstance(better, np.ndarray):
-            self.rank, self.live, self.moment, self.chosen = other.rank, other.live, other.moment, other.chosen
-            return
+    def _choose(self, better: NDArray[np.bool_], other: _Fullest) -> None:
+        """The other one where it is better."""
         if self.detailed:
-            self.chosen = Parts(*(_choose(better, new, old) for new, old in zip(other.parts, self.parts, strict=True)))
+            self.chosen_parts = Parts(*(_choose(better, new, old) for new, old in zip(other.parts, self.parts, strict=True)))
+        self.chosen = Live(*(_choose(better, new, old) for new, old in zip(other.live, self.live, strict=True)))
         self.rank, self.moment = np.maximum(self.rank, other.rank), None
-        self.live = Live(*(_choose(better, new, old) for new, old in zip(other.live, self.live, strict=True)))
 
 
-def _choose(better: Any, new: Number, old: Number) -> Number:
+def _choose(better: NDArray[np.bool_], new: Number, old: Number) -> Number:
     """``new`` where it is better; spared where both are the same number."""
     if isinstance(new, float) and isinstance(old, float) and new == old:
         return new
@@ -167,7 +179,7 @@ def _with_buffers(step: list[Moment], buffered: BufferedStep, detailed: bool) ->
         fullest.see(moment)
     reserved = fullest.live.allocated + buffered.buffers
     fullest.see(buffered.moment, fullest.live.comes_and_goes)
-    fullest.live = fullest.live._replace(cached=reserved - fullest.live.allocated)
+    fullest.chosen = fullest.live._replace(cached=reserved - fullest.live.allocated)
     return fullest
 
 
