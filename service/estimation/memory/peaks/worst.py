@@ -155,7 +155,7 @@ def _worst(run: Run, model: TrainedModel, placed: Placement, detailed: bool, sho
                 found.see(moment)
         if shown is not None:
             buffered = [] if stage.buffered_step is None else [stage.buffered_step.moment]
-            _show(shown, [stage.load, *stage.step, *buffered, *stage.beside])
+            _show(shown, [*([] if stage.load is None else [stage.load]), *stage.step, *buffered, *stage.beside])
     gap, cached = fragmentation(run, model, beyond, found.live)
     return Worst(found.live.allocated, gap, cached, beyond.framework, beyond.communication, beyond.communicators, found.parts)
 

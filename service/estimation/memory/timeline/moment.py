@@ -66,7 +66,7 @@ class BufferedStep:
 class StageTimeline:
     """The moments of one pipeline stage that can be a phase's peak."""
 
-    load: Moment  # before anything that only training makes; never the peak
+    load: Moment | None  # before anything that only training makes: never the peak, so only where it is shown
     step: list[Moment]  # forward end, backward pass, optimizer step
     buffered_step: BufferedStep | None
     beside: list[Moment]  # saving a checkpoint, evaluating, generating answers

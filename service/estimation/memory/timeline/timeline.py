@@ -24,13 +24,17 @@ def timeline(run: Run, model: TrainedModel, placed: Placement, *, shown: bool) -
     beside_too = shown or may_be_the_peak(run)
     for rank in stages_on_ranks(run, model, placed, each):
         step = stage_step(rank, micro)
-        loaded = HeldStates(rank.states.weights, 0.0, 0.0, 0.0)
         yield StageTimeline(
-            load=Moment("load", rank.stage.index, loaded, 0.0, 0.0, model.stack.overheads.workspace_bytes),
+            load=_load(rank) if shown else None,
             step=_step(step, each),
             buffered_step=_buffered_step(step),
             beside=list(beside_step(rank)) if beside_too else [],
         )
+
+
+def _load(rank: StageOnRank) -> Moment:
+    loaded = HeldStates(rank.states.weights, 0.0, 0.0, 0.0)
+    return Moment("load", rank.stage.index, loaded, 0.0, 0.0, rank.model.stack.overheads.workspace_bytes)
 
 
 def _step(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
