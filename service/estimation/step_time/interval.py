@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..fitted.step_time import RANGES, SEEN, UNSEEN
 from ..numeric import one
 from ..parameters import Parameters
+from ..recipes import RECIPES
 from ..spread import prior
 from .predictable import PredictableRun
 
@@ -28,9 +29,8 @@ class Interval:
 def cell(known: PredictableRun) -> str:
     """Name of the group of measured runs whose errors apply."""
     run = known.run
-    width = "8 bit" if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else "32 bit" if run.precision.recipe == "fp32" else "16 bit"
     method = run.method.kind if run.method.adapters else "full"
-    return f"{run.software.stack}, {known.hardware.device.architecture}, {width}, {method}"
+    return f"{run.software.stack}, {known.hardware.device.architecture}, {RECIPES[run.precision.recipe].width}, {method}"
 
 
 def coordinates(known: PredictableRun, parameters: Parameters) -> dict[str, float]:

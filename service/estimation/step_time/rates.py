@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ..fitted.step_time import COEFFICIENTS
+from ..recipes import RECIPES
 from .predictable import PredictableRun
 from .seconds import Rates
 
@@ -48,18 +49,19 @@ def key(known: PredictableRun) -> RateKey:
 def names(k: RateKey) -> dict[str, tuple[str, ...]]:
     """Names of the coefficients of every rate."""
     architecture, stack = k.architecture, k.stack
-    low = {"fp8_mixed": "fp8", "nvfp4_mixed": "fp8"}.get(k.recipe)
+    # No run with 4-bit products is measured: they are taken to reach the share of their peak that 8-bit ones reach.
+    narrow = RECIPES[k.recipe].narrow
     # Unfused attention marks the older Megatron-DeepSpeed, whose two sources differ by a quarter in matrix speed and are told apart
     # by their sharding alone. Where attention is fused, sharding has no business with the speed of a matrix product.
     older = (f"matrix@{stack}+eager/{k.sharding}",) if k.attention == "eager" else ()
     matrix = ("matrix", f"matrix:{architecture}", f"matrix@{stack}", *older)
-    products = matrix if low is None else (*matrix, f"matrix/{low}", f"matrix/{low}:{architecture}")
+    products = (*matrix, "matrix/fp8", f"matrix/fp8:{architecture}") if narrow else matrix
     flash = ("attention", f"attention:{architecture}", f"attention@{stack}")
     elementwise = ("elementwise", f"elementwise@{stack}")
     host = ("kernel_host_seconds", f"kernel_host_seconds@{stack}", f"kernel_host_seconds:{architecture}")
     return {
         "matrix": products,
-        "expert": (*products, "expert", *((f"expert/{low}",) if low else ())),
+        "expert": (*products, "expert", *(("expert/fp8",) if narrow else ())),
         "head": matrix,
         "matrix_bytes": ("matrix_bytes",),
         "attention": ("attention/eager",) if k.attention == "eager" else flash,
@@ -90,7 +92,9 @@ def names(k: RateKey) -> dict[str, tuple[str, ...]]:
 def bases(known: PredictableRun) -> dict[str, float]:
     """What each rate's coefficients multiply; 1 for those that are seconds or shares themselves."""
     peak, memory = known.peak_flops_per_second, known.hbm_bytes_per_second
-    head = peak if known.run.precision.recipe == "fp32" else known.reference_peak_flops_per_second
+    # Narrow recipes leave the head and the attention in 16 bits.
+    wide = RECIPES[known.run.precision.recipe].product_bits > 16
+    head = peak if wide else known.reference_peak_flops_per_second
     return {
         "matrix": peak,
         "expert": peak,

@@ -1,6 +1,6 @@
 """Features of the factor on top of the mechanistic model: what stack, device, method and size add that no term explains.
 
-Features are plain numbers of a run; ``coefficients.RESIDUAL`` holds their shrunk weights. Nothing that a search over layouts
+Features are plain numbers of a run; ``fitted.step_time.RESIDUAL`` holds their shrunk weights. Nothing that a search over layouts
 varies enters, so that one factor holds for a whole search.
 """
 
@@ -10,6 +10,7 @@ import math
 
 from ..fitted.step_time import RESIDUAL
 from ..parameters import Parameters
+from ..recipes import RECIPES
 from .predictable import PredictableRun
 
 CATEGORY, INTERACTION, SLOPE = 1 / 2.0, 1 / 2.0, 1 / 8.0  # scales: smaller is shrunk more
@@ -19,7 +20,7 @@ def features(known: PredictableRun, parameters: Parameters) -> dict[str, float]:
     """Named features; the larger the scale, the less they are shrunk."""
     run, hardware = known.run, known.hardware
     family, stack = hardware.device.architecture or "", run.software.stack
-    width = "8" if run.precision.recipe in ("fp8_mixed", "nvfp4_mixed") else "16"
+    width = RECIPES[run.precision.recipe].width
     found = {
         "all": CATEGORY,
         f"stack {stack}": CATEGORY,

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from service.estimation import parameters, step_time
+from service.estimation.fitted.step_time import SEEN
 from service.estimation.run import Run
 from service.estimation.step_time import communication, seconds
 from service.estimation.step_time.counts import SequenceShape, StepCounts, counts_of
+from service.estimation.step_time.interval import cell
 from service.estimation.step_time.predictable import PredictableRun, predictable
 from service.estimation.step_time.rates import rates_of
+from service.estimation.step_time.residual import features
 from service.specs.load import run_of
 
 LLAMA_8B = 32 * 218_103_808  # weights of the matrices in its 32 blocks: 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) each
@@ -163,3 +166,13 @@ def test_interval_widens_away_from_what_was_measured() -> None:
     assert "left out of the fit (llm_foundry, hopper, 16 bit, full)" in near.basis
     assert "no measured run" in far.basis
     assert far.high / far.low > near.high / near.low
+
+
+@pytest.mark.parametrize(("recipe", "width"), [("fp32", 32), ("bf16_mixed", 16), ("bf16_pure", 16), ("fp8_mixed", 8), ("nvfp4_mixed", 4)])
+def test_a_run_is_judged_by_measured_runs_of_its_own_width(recipe: str, width: int) -> None:
+    """No measured run has 32-bit or 4-bit products: neither interval nor factor of such a run may be those of another width."""
+    run = a_run(precision={"recipe": recipe}, hardware={"device": "b200-sxm-192gb", "device_count": 64})
+    assert f", {width} bit, " in cell(known(run))
+    named = [name for name in features(known(run), parameters.count(run)) if name.endswith(" bit")]
+    assert named == [f"megatron blackwell {width} bit"]
+    assert (cell(known(run)) in SEEN) == (width in (8, 16))
