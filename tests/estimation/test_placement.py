@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service.estimation import memory, parameters
-from service.estimation.memory.blocks.kept import blocks
+from service.estimation.memory.blocks.kept import blocks_on_rank
 from service.estimation.memory.blocks.trained_model import trained_model
 from service.estimation.memory.device.stage_on_rank import StageOnRank, stages_on_ranks
 from service.estimation.placement import place
@@ -206,7 +206,7 @@ def stage_count(run: Run) -> int:
 def stages_of(run: Run) -> list[StageOnRank]:
     model, placed = trained_model(run), place(run)
     assert model is not None
-    return list(stages_on_ranks(run, model, placed, blocks(model, placed)))
+    return list(stages_on_ranks(run, model, placed, blocks_on_rank(model, placed)))
 
 
 def _replicated(run: Run) -> float:
