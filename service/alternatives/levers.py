@@ -10,6 +10,7 @@ from service.catalog.devices import offered
 from service.estimation.memory.timeline.beside_step import generates
 from service.estimation.optimizers import OPTIMIZERS
 from service.estimation.placement import FULLY_SHARDED
+from service.estimation.recipes import RECIPES
 from service.estimation.run import Run
 from service.estimation.stacks import STACKS
 from service.kit.merge_patch import both
@@ -24,19 +25,6 @@ MOST_DEVICES = 64  # times as many devices as asked for: more are another projec
 MOST_FACTOR = 1024  # that a micro-batch is divided by on the way to one sequence
 SHORTEST, SHORTEST_SHARE = 512, 8  # tokens, and of the length asked for: a shorter sequence is another task
 LENGTH_GRAIN = 256
-OTHER_OPTIMIZERS = {
-    "adamw": ("adamw_8bit", "paged_adamw_8bit", "adafactor"),
-    "paged_adamw": ("adafactor",),
-    "adamw_8bit": ("paged_adamw_8bit", "adafactor"),
-    "lion": ("lion_8bit",),
-}
-RECIPES = {
-    "fp32": ("bf16_mixed", "bf16_pure"),
-    "bf16_mixed": ("bf16_pure",),
-    "fp16_mixed": ("bf16_pure",),
-    "fp8_mixed": ("bf16_pure",),
-    "nvfp4_mixed": ("bf16_pure",),
-}
 # Widths follow from recipe, stack and method again.
 NO_WIDTHS: Change = {"weight_bytes": None, "gradient_bytes": None, "master_weight_bytes": None, "optimizer_state_bytes": None}
 NO_LINKS: Change = {"device_override": None, "intra_node_bytes_per_second": None, "inter_node_bytes_per_second": None}
@@ -129,15 +117,15 @@ def _offload(run: Run) -> Iterator[Lever]:
 
 def _numbers(run: Run) -> Iterator[Lever]:
     """Changes of width and optimizer: the same model is trained, by other arithmetic."""
-    others = OTHER_OPTIMIZERS.get(run.optimizer.name, ())
+    others = OPTIMIZERS[run.optimizer.name].lighter
     if others:
         note = "another optimizer: its states are narrower, factored, or paged to the host (slower than said where the device is full)"
         steps = tuple({"optimizer": {"name": name}, "precision": {"optimizer_state_bytes": None}} for name in others)
         yield Lever(group="numbers", steps=steps, note=note)
     has_bf16 = run.hardware is not None and run.hardware.device.peak_bf16_flops_per_second is not None
-    recipes = RECIPES.get(run.precision.recipe, ()) if has_bf16 else ()
+    recipes = RECIPES[run.precision.recipe].lighter if has_bf16 else ()
     if run.method.adapters:  # the base is in 16 bits already under every other recipe
-        recipes = recipes[:1] if run.precision.recipe == "fp32" else ()
+        recipes = recipes[:1] if RECIPES[run.precision.recipe].activation_bytes > 2 else ()
     if recipes:
         steps = tuple({"precision": {"recipe": recipe, **NO_WIDTHS}} for recipe in recipes)
         yield Lever(group="numbers", steps=steps, note="weights and states in fewer bits: see that the loss follows")

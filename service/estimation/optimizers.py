@@ -37,6 +37,7 @@ class OptimizerRecord:
     assumption: str | None  # what is assumed of the states
     paged: bool  # states lie in unified memory: the driver moves them to the host where the device is full, unseen by torch's counters
     foreach_temporaries: bool  # torch's foreach implementation makes one parameter-sized temporary
+    lighter: tuple[str, ...]  # what to offer in its place where memory is short, nearest first
     table_state_bytes: float | None  # bytes a parameter of the states of token tables, where these are kept wider than the others'
 
 
@@ -44,7 +45,7 @@ _SMALL = "states of small tensors, kept in 32 bits, are not counted apart"
 _PROJECTED = f"rank {_PROJECTED_RANK} projections of every matrix in the blocks"
 
 
-def _plain(states: float, *, foreach: bool, paged: bool = False) -> OptimizerRecord:
+def _plain(states: float, *, foreach: bool, paged: bool = False, lighter: tuple[str, ...] = ()) -> OptimizerRecord:
     return OptimizerRecord(
         plain_states=states,
         quantized_state_bytes=0.0,
@@ -53,11 +54,12 @@ def _plain(states: float, *, foreach: bool, paged: bool = False) -> OptimizerRec
         assumption=None,
         paged=paged,
         foreach_temporaries=foreach,
+        lighter=lighter,
         table_state_bytes=None,
     )
 
 
-def _quantized(state_bytes: float, *, table: float | None, paged: bool = False) -> OptimizerRecord:
+def _quantized(state_bytes: float, *, table: float | None, paged: bool = False, lighter: tuple[str, ...] = ()) -> OptimizerRecord:
     return OptimizerRecord(
         plain_states=0.0,
         quantized_state_bytes=state_bytes,
@@ -66,6 +68,7 @@ def _quantized(state_bytes: float, *, table: float | None, paged: bool = False) 
         assumption=_SMALL,
         paged=paged,
         foreach_temporaries=False,
+        lighter=lighter,
         table_state_bytes=table,
     )
 
@@ -79,6 +82,7 @@ def _shaped(by_shape: ByShape, bound: float, *, below: bool, assumption: str | N
         assumption=assumption,
         paged=False,
         foreach_temporaries=False,
+        lighter=(),
         table_state_bytes=None,
     )
 
@@ -132,15 +136,15 @@ def _apollo(architecture: Architecture, state: float) -> float:
 
 OPTIMIZERS: Mapping[str, OptimizerRecord] = MappingProxyType(
     {
-        "adamw": _plain(2, foreach=True),
-        "adamw_8bit": _quantized(2 * _EIGHT_BIT, table=8.0),
+        "adamw": _plain(2, foreach=True, lighter=("adamw_8bit", "paged_adamw_8bit", "adafactor")),
+        "adamw_8bit": _quantized(2 * _EIGHT_BIT, table=8.0, lighter=("paged_adamw_8bit", "adafactor")),
         "paged_adamw_8bit": _quantized(2 * _EIGHT_BIT, table=8.0, paged=True),
-        "paged_adamw": _plain(2, foreach=False, paged=True),
+        "paged_adamw": _plain(2, foreach=False, paged=True, lighter=("adafactor",)),
         "adamw_4bit": _quantized(2 * _FOUR_BIT, table=None),
         "adafactor": _shaped(_adafactor, 0, below=True, assumption=None),
         "sgd": _plain(0, foreach=False),
         "sgd_momentum": _plain(1, foreach=True),
-        "lion": _plain(1, foreach=True),
+        "lion": _plain(1, foreach=True, lighter=("lion_8bit",)),
         "lion_8bit": _quantized(_EIGHT_BIT, table=4.0),
         "muon": _shaped(_muon, 1, below=True, assumption=None),
         "galore_adamw": _shaped(_galore, 2, below=False, assumption=_PROJECTED),

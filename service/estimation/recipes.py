@@ -21,6 +21,7 @@ class Recipe:
     widths: Widths | None  # None: a mixed recipe, whose widths the stack decides
     autocasts: bool  # 32-bit weights run under autocast, or an engine keeps 32-bit master weights
     trains_16_bit_weights: bool  # weights and residual stream are 16-bit whatever the stack
+    lighter: tuple[str, ...]  # what to offer in its place where memory is short and the device has bf16, nearest first
     highest_mfu: float  # 6ND over the dense bf16 peak: hardly any published run exceeds it
 
     @property
@@ -47,6 +48,7 @@ def _mixed(unit: Unit, bits: int, highest: float) -> Recipe:
         widths=None,
         autocasts=True,
         trains_16_bit_weights=False,
+        lighter=("bf16_pure",),
         highest_mfu=highest,
     )
 
@@ -60,6 +62,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             widths=(4, 4, 0, 4),  # HTTP contract, section 3
             autocasts=False,
             trains_16_bit_weights=False,
+            lighter=("bf16_mixed", "bf16_pure"),
             highest_mfu=_HIGHEST,
         ),
         "bf16_mixed": _mixed("bf16", 16, _HIGHEST),
@@ -71,6 +74,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             widths=(2, 2, 0, 2),  # HTTP contract, section 3
             autocasts=False,
             trains_16_bit_weights=True,
+            lighter=(),
             highest_mfu=_HIGHEST,
         ),
         "fp8_mixed": _mixed("fp8", 8, _HIGHEST_NARROW),

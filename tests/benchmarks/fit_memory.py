@@ -274,7 +274,10 @@ def module(lines: list[str]) -> str:
         for key, prior in priors.items():
             out.append(f'        "{key}": {_get(table, key):.6g},  # prior {prior.mean:g}, {prior.deviation:g}')
         out.append("    },")
-    return "\n".join([*out, "}", ""]).replace("e+0", "e")
+    ran = {case.run.hardware.device.architecture for case in cases(lines, headline=False) if case.run.hardware is not None}
+    generations = ", ".join(f'"{name}"' for name in sorted(name for name in ran if name))
+    out += ["}", "", "# Device generations that the rows ran on.", f"GENERATIONS = frozenset({{{generations}}})", ""]
+    return "\n".join(out).replace("e+0", "e")
 
 
 def leave_out(found: list[Case], key: Callable[[Case], str]) -> list[Residual]:

@@ -34,3 +34,6 @@ COEFFICIENTS: dict[str, dict[str, float]] = {
         "overheads.fragmentation_bytes": 1.2e9,  # prior 8e8, 1e9
     },
 }
+
+# Device generations that the rows ran on.
+GENERATIONS = frozenset({"ada", "ampere", "cdna3", "hopper", "volta"})

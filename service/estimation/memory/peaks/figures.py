@@ -12,6 +12,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from ...correction import Corrections, Factor
+from ...fitted.memory import GENERATIONS
 from ...numeric import Number, maximum, minimum, where
 from ...recipes import RECIPES
 from ...run import Run
@@ -120,8 +121,6 @@ def fits(run: Run, process: Spread) -> Fits:
     return "uncertain" if process.low <= memory else False
 
 
-# Device generations that measured rows ran on (tests/benchmarks/fit_memory.py reads them from the catalog's rows).
-MEASURED_GENERATIONS = frozenset({"volta", "ampere", "ada", "hopper", "cdna3"})
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
 
 
@@ -143,7 +142,7 @@ def unlike(run: Run, model: TrainedModel) -> tuple[str, ...]:
     if model.encoder_decoder or run.architecture.image_positions is not None:
         found.append("encoders")
     generation = run.hardware.device.architecture if run.hardware is not None else None
-    if generation is not None and generation not in MEASURED_GENERATIONS:
+    if generation is not None and generation not in GENERATIONS:
         found.append(f"{generation} devices")
     return tuple(found)
 
