@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.estimation import memory
@@ -38,6 +39,7 @@ class Trials:
     given: dict[str, Any]  # the spec without what was filled in, so that defaults follow a change
     data: Data
     corrections: Corrections
+    bases: dict[str, Run | None] = field(default_factory=dict)  # runs of patches that were read, on which direct ones are set
 
     @classmethod
     def of(cls, resolved: Resolved, corrections: Corrections) -> Trials:
@@ -49,7 +51,7 @@ class Trials:
 
     def attempt(self, change: Change) -> Tried | None:
         """The changed run and its peak; None where the rest of the spec forbids the patch."""
-        run = self._directly(change) if self._direct(change) else self.read(change)
+        run = self._changed(change)
         return None if run is None else self.tried(run)
 
     def confirmed(self, change: Change, tried: Tried) -> Tried | None:
@@ -73,14 +75,23 @@ class Trials:
             return None
         return run if self.data.histogram is None else replace(run, data=self.data)
 
-    def _direct(self, change: Change) -> bool:
+    def _changed(self, change: Change) -> Run | None:
+        """What must be read is read once, by itself; the rest is set on its run."""
         if self.run.layout.sharding == "hybrid":
-            return False  # its groups follow the layout
-        return all(name in SWITCHES or (name in DIRECT and DIRECT[name] >= value.keys()) for name, value in change.items())
+            return self.read(change)  # its groups follow the layout
+        direct, other = _parted(change)
+        if not other:
+            return self._directly(self.run, direct)
+        key = json.dumps(other, sort_keys=True)
+        if key not in self.bases:
+            self.bases[key] = self.read(other)
+        base = self.bases[key]
+        # What the spec forbids by itself may be allowed with the rest.
+        return self._directly(base, direct) if base is not None else self.read(change) if direct else None
 
-    def _directly(self, change: Change) -> Run:
+    def _directly(self, run: Run, change: Change) -> Run:
         """The run with the patch's own fields set: what resolving the patched spec makes, as :meth:`confirmed` holds."""
-        run, wanted = self.run, dict(change.get("parallelism", {}))
+        wanted = dict(change.get("parallelism", {}))
         layout, batch, hardware = run.layout, run.batch, run.hardware
         assert hardware is not None
         count = change.get("hardware", {}).get("device_count")
@@ -105,6 +116,16 @@ class Trials:
             optimizer=replace(run.optimizer, **change["optimizer"]) if "optimizer" in change else run.optimizer,
             **{name: value for name, value in change.items() if name in SWITCHES},
         )
+
+
+def _parted(change: Change) -> tuple[Change, Change]:
+    """What of a patch is set on a run directly, and what the spec must be read again for; a section goes one way as a whole."""
+    direct: Change = {}
+    other: Change = {}
+    for name, value in change.items():
+        follows = name in SWITCHES or (name in DIRECT and DIRECT[name] >= value.keys())
+        (direct if follows else other)[name] = value
+    return direct, other
 
 
 def _given(document: Mapping[str, Any], provenance: Mapping[str, str], pointer: str) -> dict[str, Any]:

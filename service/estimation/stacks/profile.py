@@ -60,9 +60,9 @@ class AttentionRule:
     second_output: tuple[bool, bool, bool]  # partly rotated: a contiguous copy of the output
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockRule:
-    """What the blocks of a model keep for the backward pass."""
+    """What the blocks of a model keep for the backward pass; one object of a stack's record, told apart by identity."""
 
     norms: Mapping[Norm, NormRule]  # every kind of ``Layer.norm``
     activations: Mapping[str, ActivationRule]  # by activation function; "" is the default

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...architecture import Architecture, Layer
+from ...by_identity import ByIdentity
 from ...parameters import Adapted, Trained, adapters_of, trained
 from ...run import Method
 from .adapted_mlp import AdaptedMlp, adapted_mlp
@@ -55,10 +56,9 @@ class AtFirst:
     decoder: bool
 
 
-def kinds_of(
-    model: Architecture, method: Method, how: Computing, *, checkpointed: bool
-) -> tuple[tuple[BlockKind, ...], tuple[AtFirst, ...]]:
-    """The kinds of a model, and what the first block of each of its stacks keeps beyond its kind."""
+@ByIdentity
+def kinds_of(model: Architecture, method: Method, how: Computing, checkpointed: bool) -> tuple[tuple[BlockKind, ...], tuple[AtFirst, ...]]:
+    """The kinds of a model, and what the first block of each of its stacks keeps beyond its kind. No length decides, and no loss."""
     parts, lora = trained(model, method), method.lora
     # A block has a backward pass where something below it or in it is trained.
     lowest = next((i for i in range(len(model.layers)) if i not in parts.layers), len(model.layers))

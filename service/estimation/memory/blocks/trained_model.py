@@ -251,7 +251,7 @@ def _remembered(architecture: Architecture, run: Essence) -> TrainedModel:
 def _blocks(source: _Source, ends_without_table: bool) -> Blocks:
     architecture, run, stack, how, parts = source
     full, count = run.activation_checkpointing == "full", len(architecture.layers)
-    kinds, at_first = kinds_of(architecture, run.method, how, checkpointed=full)
+    kinds, at_first = kinds_of(architecture, run.method, how, full)
     first = FirstBlocks(
         each=at_first,
         positions=sum(one.kept.positions for one in at_first),
