@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from sqlalchemy.exc import IntegrityError
 
 from service.calibrations import corrections
 from service.calibrations import repository as calibrations
@@ -16,7 +15,7 @@ from service.estimation.codes import CODES
 from service.kit import api, documents, idempotency, paging
 from service.kit.database import Database
 from service.kit.documents import Body
-from service.kit.idempotency import Answer, IdempotencyKey
+from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.identifiers import uuid7
 from service.kit.problems import StillRunning, invalid_parameter
 from service.kit.security import Caller, allow
@@ -149,21 +148,17 @@ def create_calibration(
     received = body.json()
     wanted = documents.validate(schemas.CalibrationRequest, received)
     database = api.database(request)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
+
+    def prepare() -> Creation:
         values = _fitted(database, caller, wanted)
-        for _ in range(5):  # another request may have taken the number
-            try:
-                with database.write() as work:
-                    answer = Answer(201, documents.dump(_calibration(calibrations.add(work.connection, values))))
-                    use.keep(work.connection, answer)
-                    work.commit()
-                corrections.forget(database, caller.team_id)
-                return answer.response()
-            except IntegrityError:
-                continue
-        raise StillRunning("Other calibrations are being made at the same time", headers={"Retry-After": "1"})
+        return Creation(
+            store=lambda connection: Answer(201, documents.dump(_calibration(calibrations.add(connection, values)))),
+            stored=lambda: corrections.forget(database, caller.team_id),
+            collision=StillRunning("Other calibrations are being made at the same time", headers={"Retry-After": "1"}),
+            tries=5,  # another request may have taken the number
+        )
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 def _fitted(database: Database, caller: Caller, wanted: schemas.CalibrationRequest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from service.kit import api, documents, idempotency, paging, problems
 from service.kit.documents import JsonBody
-from service.kit.idempotency import Answer, IdempotencyKey
+from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.security import Caller, allow
 from service.quotes import repository as quotes
 
@@ -62,15 +62,15 @@ def create_actuals(
     with database.read() as connection:
         quote = _find(quotes.get(connection, caller.team_id, quote_id))
     actuals = documents.validate(Actuals, received)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
+
+    def prepare() -> Creation:
         run = matching.quoted_run(quote)
         reading = intake.read_document(actuals, run.device_count) if actuals.format else None
         if reading is not None:
             reading = matching.of_quote(reading, actuals, quote)
-        answer = _record(request, caller, use, actuals, [Target(quote, run, reading)])
-    return answer.response()
+        return _creation(request, caller, actuals, [Target(quote, run, reading)])
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 @router.post(
@@ -90,13 +90,13 @@ def create_actuals_by_reference(
     received = body.json()
     database = api.database(request)
     actuals = documents.validate(ReferencedActuals, received)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
+
+    def prepare() -> Creation:
         with database.read() as connection:
             targets, ignored = matching.targets(connection, caller.team_id, actuals)
-        answer = _record(request, caller, use, actuals, targets, ignored)
-    return answer.response()
+        return _creation(request, caller, actuals, targets, ignored)
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 @router.get(
@@ -137,15 +137,8 @@ def _find(quote: quotes.Stored | None) -> quotes.Stored:
     return quote
 
 
-def _record(
-    request: Request,
-    caller: Caller,
-    use: idempotency.Once,
-    actuals: Actuals,
-    targets: Sequence[Target],
-    ignored: Sequence[Ignored] = (),
-) -> Answer:
-    """Record everything in one transaction, with what follows measurements; 201 where something was new."""
+def _creation(request: Request, caller: Caller, actuals: Actuals, targets: Sequence[Target], ignored: Sequence[Ignored] = ()) -> Creation:
+    """Everything that is to be recorded, in one transaction with what follows measurements; 201 where something was new."""
     taken: list[tuple[Target, intake.Intake]] = []
     notes = list(ignored)
     for target in targets:
@@ -155,26 +148,24 @@ def _record(
         taken.append((target, checked))
         notes += [] if reading is None else list(checked.ignored)
     now = datetime.now(UTC)
-    told: list[KeptMeasurement] = []
-    new: list[KeptMeasurement] = []
-    with api.database(request).write() as work:
+
+    def store(connection: Connection) -> Answer:
+        told: list[KeptMeasurement] = []
+        new: list[KeptMeasurement] = []
         # Always in the same order, so that two requests for the same quotes do not wait for each other.
         for target, checked in sorted(taken, key=lambda entry: entry[0].quote.id):
-            done = recording.record(
-                work.connection, caller.team_id, target.quote, target.run, checked, now, document=actuals.format is not None
-            )
+            done = recording.record(connection, caller.team_id, target.quote, target.run, checked, now, document=actuals.format is not None)
             told += done.all
             new += done.new
         for follow in followers(request):
-            follow(work.connection, new)
+            follow(connection, new)
         content = {
             "items": [as_json(one) for one in told],
             "ignored": [{"pointer": note.pointer, "detail": note.detail} for note in notes],
         }
-        answer = Answer(201 if new else 200, documents.dump(content))
-        use.keep(work.connection, answer)
-        work.commit()
-    return answer
+        return Answer(201 if new else 200, documents.dump(content))
+
+    return Creation(store=store)
 
 
 Follower = Callable[[Connection, Sequence[KeptMeasurement]], None]

@@ -12,11 +12,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection, Row
-from sqlalchemy.exc import IntegrityError
 
 from service.kit import api, documents, idempotency, paging
 from service.kit.documents import JsonBody
-from service.kit.idempotency import Answer, IdempotencyKey
+from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.identifiers import uuid7
 from service.kit.problems import Conflict, NotFound, invalid
 from service.kit.security import Caller, allow
@@ -50,19 +49,13 @@ def create_project(request: Request, body: JsonBody, key: IdempotencyKey = None,
         "description": wanted.description,
         "rates": documents.dump([rate.model_dump() for rate in wanted.rates]),
     }
-    database = api.database(request)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
-        answer = Answer(201, documents.dump(_project(row)), {"Location": f"/v1/projects/{row['id']}/ledger"})
-        try:
-            with database.write() as work:
-                repository.add_project(work.connection, row)
-                use.keep(work.connection, answer)
-                work.commit()
-        except IntegrityError:
-            raise Conflict("the team has a project of this name") from None
-    return answer.response()
+
+    def store(connection: Connection) -> Answer:
+        repository.add_project(connection, row)
+        return Answer(201, documents.dump(_project(row)), {"Location": f"/v1/projects/{row['id']}/ledger"})
+
+    creation = Creation(store=store, collision=Conflict("the team has a project of this name"))
+    return idempotency.create(request, caller, key, received, lambda: creation)
 
 
 @router.get(
@@ -103,20 +96,18 @@ def create_entry(
         if repository.project(connection, caller.team_id, project_id) is None:
             raise NotFound("There is no such project")
     wanted = documents.validate(schemas.EntryBody, received)
-    with idempotency.once(database, team_id=caller.team_id, path=request.url.path, key=key, document=received) as use:
-        if use.replay is not None:
-            return use.replay.response(replayed=True)
+
+    def prepare() -> Creation:
         row = _new_entry(wanted, caller.team_id, project_id)
-        answer = Answer(201, documents.dump(_entry(row)), {"Location": f"/v1/projects/{project_id}/ledger"})
-        try:
-            with database.write() as work:
-                _check_references(work.connection, row)
-                repository.add_entry(work.connection, row)
-                use.keep(work.connection, answer)
-                work.commit()
-        except IntegrityError:
-            raise Conflict("the entry was corrected before; correct its correction") from None
-    return answer.response()
+
+        def store(connection: Connection) -> Answer:
+            _check_references(connection, row)
+            repository.add_entry(connection, row)
+            return Answer(201, documents.dump(_entry(row)), {"Location": f"/v1/projects/{project_id}/ledger"})
+
+        return Creation(store=store, collision=Conflict("the entry was corrected before; correct its correction"))
+
+    return idempotency.create(request, caller, key, received, prepare)
 
 
 def _new_entry(wanted: schemas.EntryBody, team_id: str, project_id: str) -> dict[str, Any]:
