@@ -13,8 +13,6 @@ from ..run import Run
 from ..stacks import stack_of
 from .block_sums import BlockSums
 
-VALUE_BYTES = 2.0  # of an activation in every 16-bit recipe; fp8 recipes exchange 16 bits too
-
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
@@ -89,6 +87,7 @@ class Collectives:
     placed: Placement
     blocks: BlockSums
     tokens: Number  # of a micro-batch on one context rank
+    value_bytes: float  # of an activation: what narrow recipes exchange too
     passes: float  # through the blocks: forward, backward, recomputation
     node: float  # devices that reach each other over the fast link
 
@@ -97,7 +96,7 @@ class Collectives:
         size = self.placed.tensor
         if _alone(size):
             return NOTHING
-        hidden_state = VALUE_BYTES * self.tokens * float(self.run.architecture.hidden)
+        hidden_state = self.value_bytes * self.tokens * float(self.run.architecture.hidden)
         once = ring(hidden_state, size, 1.0, self.node, messages=(size - 1.0) / 2.0)
         return once.times(2.0 * self.blocks.reductions * self.passes)
 
@@ -106,14 +105,16 @@ class Collectives:
         size, tensor = self.placed.context, self.placed.tensor
         if _alone(size):
             return NOTHING
-        return ring(VALUE_BYTES * self.tokens * size * self.blocks.key_values / tensor, size, tensor, self.node).times(self.passes + 1.0)
+        return ring(self.value_bytes * self.tokens * size * self.blocks.key_values / tensor, size, tensor, self.node).times(
+            self.passes + 1.0
+        )
 
     def expert(self) -> Transfer:
         """Tokens to their experts and back, all to all; expert ranks run over tensor and data ranks, nearest first."""
         size = self.placed.expert
         if not self.blocks.routed or _alone(size):
             return NOTHING
-        sent = VALUE_BYTES * self.tokens / self.placed.tensor * self.blocks.routed * 2.0 * self.passes
+        sent = self.value_bytes * self.tokens / self.placed.tensor * self.blocks.routed * 2.0 * self.passes
         near = maximum(1.0, minimum(size, self.node))
         return Transfer(
             where(size > 1.0, sent * ((size - 1.0) / size), 0.0),
@@ -126,7 +127,7 @@ class Collectives:
         stages, tensor, virtual = self.placed.pipeline, self.placed.tensor, self.placed.virtual_stages
         if _alone(stages):
             return NOTHING
-        hidden_state = 2.0 * VALUE_BYTES * self.tokens * float(self.run.architecture.hidden)
+        hidden_state = 2.0 * self.value_bytes * self.tokens * float(self.run.architecture.hidden)
         sent = where(stages > 1.0, hidden_state / tensor * virtual, 0.0)
         leaves = where(tensor * self.placed.context * self.placed.data >= self.node, 1.0, 0.0)
         return Transfer(sent * (1.0 - leaves), sent * leaves, where(stages > 1.0, 2.0 * virtual, 0.0))
@@ -140,7 +141,7 @@ class Collectives:
         """
         run, placed, sharding = self.run, self.placed, self.run.layout.sharding
         gradient = min(float(run.precision.gradient_bytes), 4.0)
-        weight = min(float(run.precision.weight_bytes), VALUE_BYTES) if run.precision.recipe != "fp32" else 4.0
+        weight = min(float(run.precision.weight_bytes), self.value_bytes)
         gradients = gradient * held.trained_dense, gradient * held.trained_experts
         scattered = self._over_the_shard(*gradients)
         if sharding in FULLY_SHARDED:

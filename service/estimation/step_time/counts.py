@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from ..numeric import Number, ceil_divide, floor, where
 from ..parameters import Parameters
 from ..placement import Placement, held_on_host, place
+from ..recipes import RECIPES
 from ..recomputation import repeated
 from ..run import Run
 from ..stacks import stack_of
 from .block_sums import BlockSums, block_sums
-from .communication import VALUE_BYTES, Collectives, Held, Transfer, held_parameters
+from .communication import Collectives, Held, Transfer, held_parameters
 from .predictable import PredictableRun
 
 
@@ -84,6 +85,7 @@ class MicroBatch:
     stage_share: Number  # blocks of a mean stage over all, those that predict more tokens included
     keys_share: Number
     trained: float  # share of the matrices whose own gradients are computed
+    value_bytes: float  # of an activation, and of a weight as a product reads it
     passes: float  # through the blocks: forward, backward, recomputation
 
 
@@ -127,9 +129,12 @@ def counts_of(known: PredictableRun, parameters: Parameters, shape: SequenceShap
         stage_share=(1.0 + run.architecture.multi_token_prediction_layers / blocks.layers) / placed.pipeline,
         keys_share=shape.keys_share,
         trained=trained_share(run, parameters),
+        value_bytes=float(RECIPES[run.precision.recipe].activation_bytes),
         passes=3.0 if run.activation_checkpointing == "full" else 2.0,
     )
-    collectives = Collectives(run=run, placed=placed, blocks=blocks, tokens=tokens, passes=batch.passes, node=known.node_devices)
+    collectives = Collectives(
+        run=run, placed=placed, blocks=blocks, tokens=tokens, value_bytes=batch.value_bytes, passes=batch.passes, node=known.node_devices
+    )
     held = held_parameters(run, parameters, placed)
     each_micro_batch, once_a_step = collectives.sharding(held)
     forward, backward = _there_and_back(batch)
@@ -155,7 +160,7 @@ def counts_of(known: PredictableRun, parameters: Parameters, shape: SequenceShap
         data=once_a_step,
         dequantized_weights=blocks.dense_weights * batch.passes / (placed.tensor * placed.pipeline) if quantized else 0.0,
         offload_bytes=_offloaded_bytes(batch, held),
-        step_offload_bytes=2.0 * VALUE_BYTES * stepped if steps_on_host else 0.0,
+        step_offload_bytes=2.0 * batch.value_bytes * stepped if steps_on_host else 0.0,
         host_stepped=stepped * float(min(known.hardware.device_count, known.hardware.devices_per_node)) if steps_on_host else 0.0,
         optimizer_bytes=0.0 if steps_on_host else _state_traffic_bytes(run) * stepped,
         micro_batches=placed.micro_batches,
@@ -170,15 +175,15 @@ def _there_and_back(batch: MicroBatch) -> tuple[PassCounts, PassCounts]:
     """The forward pass through the blocks of a stage, and back: gradients of the inputs, and of the weights where they train."""
     run, placed, blocks, split, share = batch.run, batch.placed, batch.blocks, batch.tensor_tokens, batch.stage_share
     dense, routed, low_rank = 2.0 * split * blocks.dense, 2.0 * split * blocks.experts, 2.0 * split * blocks.adapter_ranked
-    weights = VALUE_BYTES * (blocks.dense_weights / placed.tensor + blocks.expert_weights / placed.expert_split)
-    values = VALUE_BYTES * (batch.tokens * blocks.whole_values + split * (blocks.split_values + blocks.expert_values))
+    weights = batch.value_bytes * (blocks.dense_weights / placed.tensor + blocks.expert_weights / placed.expert_split)
+    values = batch.value_bytes * (batch.tokens * blocks.whole_values + split * (blocks.split_values + blocks.expert_values))
     eager, missing = run.attention == "eager", unfused(run, placed)
     attention = 2.0 * split * blocks.attention * batch.keys_share
-    scores = VALUE_BYTES * split * blocks.scores * batch.keys_share * (1.0 + missing) if eager else 0.0
+    scores = batch.value_bytes * split * blocks.scores * batch.keys_share * (1.0 + missing) if eager else 0.0
     # Routed values are permuted to the experts and back; adapters read their input and add to the output.
     inner = blocks.inner_elements + 4.0 * blocks.routed + 4.0 * blocks.adapter_values
     whole = split if run.layout.sequence_parallel else batch.tokens
-    elementwise = VALUE_BYTES * (whole * blocks.hidden_elements + split * inner) * share
+    elementwise = batch.value_bytes * (whole * blocks.hidden_elements + split * inner) * share
     # Grouped products are launched expert by expert (Transformer Engine, GroupedLinear).
     kernels = (blocks.kernels + blocks.expert_kernels / placed.expert + missing * UNFUSED_KERNELS * blocks.score_chains) * share
     forward = PassCounts(
@@ -226,7 +231,7 @@ def _head(batch: MicroBatch) -> tuple[Number, Number, Number]:
     weights = float(head.inputs * head.outputs) * heads
     values = (head.inputs + head.outputs / tensor) * heads
     rounds = 2.0 + (batch.trained if "lm_head" not in run.method.frozen else 0.0)
-    head_bytes = VALUE_BYTES * (batch.tokens * values * rounds + 2.0 * weights / tensor)
+    head_bytes = batch.value_bytes * (batch.tokens * values * rounds + 2.0 * weights / tensor)
     if not head.per_token:
         return batch.tokens * 0.0, head_bytes, batch.tensor_tokens * 0.0
     return 2.0 * batch.tensor_tokens * weights * rounds, head_bytes, batch.tensor_tokens * (float(head.outputs) * heads)
@@ -239,11 +244,11 @@ def _offloaded_bytes(batch: MicroBatch, held: Held) -> Number:
     if "parameters" in on_host:
         dense = (held.dense * batch.passes + held.trained_dense) / placed.weights_over
         experts = (held.experts * batch.passes + held.trained_experts) / placed.expert_weights_over
-        streamed = VALUE_BYTES * (dense + experts)
+        streamed = batch.value_bytes * (dense + experts)
     if "activations" not in on_host:
         return streamed
     tokens = batch.tensor_tokens if run.layout.sequence_parallel else batch.tokens
-    saved = VALUE_BYTES * float(run.architecture.hidden) * batch.blocks.layers * batch.stage_share * tokens
+    saved = batch.value_bytes * float(run.architecture.hidden) * batch.blocks.layers * batch.stage_share * tokens
     return streamed + 2.0 * (saved if run.activation_checkpointing == "full" else saved * SAVED_VALUES)
 
 

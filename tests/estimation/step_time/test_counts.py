@@ -176,3 +176,12 @@ def test_a_run_is_judged_by_measured_runs_of_its_own_width(recipe: str, width: i
     named = [name for name in features(known(run), parameters.count(run)) if name.endswith(" bit")]
     assert named == [f"megatron blackwell {width} bit"]
     assert (cell(known(run)) in SEEN) == (width in (8, 16))
+
+
+def test_32_bit_runs_move_twice_the_bytes_of_16_bit_ones() -> None:
+    """Activations and the weights that products read are 4 bytes in fp32; it was quoted as if they were 2."""
+    wide, half = (counts(a_run(precision={"recipe": recipe}, parallelism={"tensor": 8})) for recipe in ("fp32", "bf16_mixed"))
+    assert wide.forward.elementwise_bytes == pytest.approx(2 * half.forward.elementwise_bytes)
+    assert wide.forward.matrix_bytes == pytest.approx(2 * half.forward.matrix_bytes)
+    assert wide.tensor.intra == pytest.approx(2 * half.tensor.intra)
+    assert wide.forward.matrix_flops == half.forward.matrix_flops
