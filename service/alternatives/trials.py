@@ -86,13 +86,16 @@ class Trials:
         if key not in self.bases:
             self.bases[key] = self.read(other)
         base = self.bases[key]
+        if not direct:
+            return base
         # What the spec forbids by itself may be allowed with the rest.
-        return self._directly(base, direct) if base is not None else self.read(change) if direct else None
+        return self._directly(base, direct) if base is not None else self.read(change)
 
     def _directly(self, run: Run, change: Change) -> Run:
         """The run with the patch's own fields set: what resolving the patched spec makes, as :meth:`confirmed` holds."""
         wanted = dict(change.get("parallelism", {}))
-        layout, batch, hardware = run.layout, run.batch, run.hardware
+        # Patches keep the batch of the run as it is, or say how it is cut: a base that was read alone may have cut it otherwise.
+        layout, batch, hardware = run.layout, self.run.batch, run.hardware
         assert hardware is not None
         count = change.get("hardware", {}).get("device_count")
         if count is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from service.alternatives.levers import levers, settled
 from service.alternatives.trials import Trials
+from service.kit.merge_patch import both
 from service.specs.load import parse
 from service.specs.resolve import resolve
 from tests.alternatives.test_offers import SCENES
@@ -51,4 +53,22 @@ def test_what_is_tried_directly_is_what_the_spec_makes(name: str) -> None:
             exact = trials.tried(read)
             assert exact is not None and (tried.peak, tried.high) == (exact.peak, exact.high), change
             compared += 1
+    assert compared > 10
+
+
+@pytest.mark.parametrize("name", [*SCENES, *MORE])
+def test_two_levers_together_are_what_the_spec_makes(name: str) -> None:
+    trials = Trials.of(resolve(parse({**SCENES, **MORE}[name])), {})
+    compared = 0
+    for one, other in itertools.combinations(levers(trials.run), 2):
+        change = settled(trials.run, both(one.steps[0], other.steps[-1]))
+        if change is None:
+            continue
+        tried, read = trials.attempt(change), trials.read(change)
+        exact = None if read is None else trials.tried(read)
+        if tried is None or exact is None:
+            assert tried is None or trials.confirmed(change, tried) is None, change
+            continue
+        assert (tried.peak, tried.high) == (exact.peak, exact.high), change
+        compared += 1
     assert compared > 10
