@@ -27,7 +27,20 @@ SPEC = {
     "hardware": {"device": "h100-sxm-80gb", "device_count": 8},
 }  # fmt: skip
 QUOTE = "import json, sys; from service.quotes.quoting import build; print(json.dumps([build(s)['items'] for s in json.load(sys.stdin)]))"
-READ = "import json, sys; from service.actuals.readers import READERS, FORMATS; print(json.dumps([sorted(READERS), sorted(FORMATS)]))"
+READ = """
+import json, sys
+from service.actuals.intake import complete, read_document
+from service.actuals.schemas import Actuals
+body = Actuals.model_validate(json.load(sys.stdin))
+print(json.dumps([[value.code, value.value] for attempt in complete(read_document(body), body).attempts for value in attempt.values]))
+"""
+NEW_READER = """
+from ..measurement import Attempt, Reading, Value
+
+def read(document, hints):
+    value = Value(code="time.wall_clock", value=60 * document["minutes"], method="newcomer")
+    return Reading(attempts=(Attempt(source="newcomer", outcome="completed", attempt=1, values=(value,)),))
+"""
 
 
 class House:
@@ -120,15 +133,28 @@ def test_a_model_family_is_one_reader_in_the_file_of_its_kind(house: House) -> N
 
 
 def test_a_reader_is_its_file_and_its_line_in_the_index(house: House) -> None:
-    house.edit("actuals/readers/newcomer.py", lambda _: "from .torch_memory import read\n\n__all__ = ['read']\n")
+    house.edit("actuals/readers/newcomer.py", lambda _: NEW_READER)
     house.edit("actuals/readers/__init__.py", after("    megatron_log,", "    newcomer,"))
     house.edit("actuals/readers/__init__.py", after('    "megatron_log",', '    "newcomer",'))
     house.edit("actuals/readers/__init__.py", after('    "megatron_log": megatron_log.read', '    "newcomer": newcomer.read,'))
-    done = house.run(READ, None)
+    done = house.run(READ, {"format": "newcomer", "document": {"minutes": 5}})
     assert done.returncode == 0, done.stderr
-    readers, formats = json.loads(done.stdout)
-    assert readers == formats and "newcomer" in readers
+    assert json.loads(done.stdout) == [["time.wall_clock", 300]]
     assert len(house.touched) <= 2
+
+
+def test_a_reader_that_the_index_lacks_is_no_format(house: House) -> None:
+    house.edit("actuals/readers/newcomer.py", lambda _: NEW_READER)
+    done = house.run(READ, {"format": "newcomer", "document": {"minutes": 5}})
+    assert done.returncode != 0
+    assert "ValidationError" in done.stderr and "format" in done.stderr
+
+
+def test_a_format_without_its_reader_stops_the_service_at_once(house: House) -> None:
+    house.edit("actuals/readers/__init__.py", after('    "megatron_log",', '    "newcomer",'))
+    done = house.run("import service.actuals.readers", None)
+    assert done.returncode != 0
+    assert "newcomer" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def as_json(recorded: KeptMeasurement) -> dict[str, Any]:
         "flags": list(one.flags),
         "repeats": one.repeats,
         "spread": one.spread,
-        "estimated": None if recorded.estimate is None else recorded.estimate.expected,
+        "estimated": recorded.quoted.expected,
         "log_ratio": None if observation is None else observation.log_ratio,
         "censored": observation is not None and observation.censored,
     }

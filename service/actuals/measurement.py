@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from .quoted import Estimate
-
 Outcome = Literal["completed", "failed", "cancelled", "preempted", "timeout"]
 Phase = Literal["startup", "training", "evaluation", "checkpointing", "data", "restarts"]
 Scope = Literal["rank0", "max", "sum"]
@@ -130,6 +128,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotedFigures:
+    """What the quote said of the measured code, copied beside the value; None where it said nothing of it."""
+
+    expected: float | None
+    low: float | None
+    high: float | None
+    uncalibrated: float | None  # before calibration; the expected value where nothing was calibrated
+    interval_coverage: float | None  # which share of runs the quote meant to lie between low and high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteKeys:
     """What figures of accuracy are grouped by, from the quote."""
 
@@ -161,8 +170,7 @@ class KeptMeasurement:
     quote_id: str
     created_at: datetime
     observed_at: datetime  # the attempt's end; when it was recorded where that is not known
-    estimate: Estimate | None  # the quote's item
-    interval_coverage: float | None
+    quoted: QuotedFigures
     keys: QuoteKeys
     observation: Observation | None = None
     replaces_id: str | None = None  # whose word of the group this one's observation takes the place of

@@ -19,7 +19,7 @@ from . import repository
 from .comparing import observe
 from .comparison import current
 from .intake import Intake, refused
-from .measurement import Attempt, KeptMeasurement, Measurement, Observation, Value
+from .measurement import Attempt, KeptMeasurement, Measurement, Observation, QuotedFigures, Value
 from .quoted import Quoted
 
 _Key = tuple[str, int, str, str, str]  # source, attempt, code, method, scope
@@ -61,8 +61,7 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
             quote_id=quote.id,
             created_at=now,
             observed_at=one.ended_at or now,
-            estimate=quoted.items.get(one.code),
-            interval_coverage=quoted.interval_coverage,
+            quoted=_quoted_figures(quoted, one.code),
             keys=keys,
             observation=said[one.id].observation if one.id in said else None,
             replaces_id=said[one.id].replaces_id if one.id in said else None,
@@ -74,6 +73,17 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
         record_event(connection, quote.id, "measured", now)
     by_id = {one.measurement.id: one for one in (*existing, *kept)}
     return Recording([by_id[one.id] for one in told], kept)
+
+
+def _quoted_figures(quoted: Quoted, code: str) -> QuotedFigures:
+    item = quoted.items.get(code)
+    return QuotedFigures(
+        expected=None if item is None else item.expected,
+        low=None if item is None else item.low,
+        high=None if item is None else item.high,
+        uncalibrated=None if item is None else item.uncalibrated,
+        interval_coverage=quoted.interval_coverage,
+    )
 
 
 def _measures_the_run(one: Measurement) -> bool:

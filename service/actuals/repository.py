@@ -39,8 +39,7 @@ from service.kit import paging
 from service.kit.database import UtcDateTime, id_column, metadata, team_column
 from service.quotes.repository import quote_labels, quotes
 
-from .measurement import OUTCOMES, KeptMeasurement, Measurement, Observation, QuoteKeys
-from .quoted import Estimate
+from .measurement import OUTCOMES, KeptMeasurement, Measurement, Observation, QuotedFigures, QuoteKeys
 
 _KEY = ("quote_id", "source", "attempt", "code", "method", "scope")
 
@@ -147,7 +146,7 @@ def add(connection: Connection, recorded: Sequence[KeptMeasurement]) -> None:
 
 def to_row(recorded: KeptMeasurement) -> dict[str, Any]:
     """The columns of a measurement."""
-    one, item, said, keys = recorded.measurement, recorded.estimate, recorded.observation, recorded.keys
+    one, quoted, said, keys = recorded.measurement, recorded.quoted, recorded.observation, recorded.keys
     return {
         "id": one.id,
         "team_id": recorded.team_id,
@@ -173,11 +172,11 @@ def to_row(recorded: KeptMeasurement) -> dict[str, Any]:
         "repeats": one.repeats,
         "spread": one.spread,
         "corrects_id": one.corrects_id,
-        "estimated": None if item is None else item.expected,
-        "low": None if item is None else item.low,
-        "high": None if item is None else item.high,
-        "uncalibrated": None if item is None else item.uncalibrated,
-        "interval_coverage": recorded.interval_coverage,
+        "estimated": quoted.expected,
+        "low": quoted.low,
+        "high": quoted.high,
+        "uncalibrated": quoted.uncalibrated,
+        "interval_coverage": quoted.interval_coverage,
         "observed_value": None if said is None else said.value,
         "log_ratio": None if said is None else said.log_ratio,
         "censored": said is not None and said.censored,
@@ -230,8 +229,13 @@ def from_row(row: Mapping[str, Any]) -> KeptMeasurement:
         quote_id=row["quote_id"],
         created_at=row["created_at"],
         observed_at=row["observed_at"],
-        estimate=Estimate(code=row["code"], expected=row["estimated"], low=row["low"], high=row["high"], uncalibrated=row["uncalibrated"]),
-        interval_coverage=row["interval_coverage"],
+        quoted=QuotedFigures(
+            expected=row["estimated"],
+            low=row["low"],
+            high=row["high"],
+            uncalibrated=row["uncalibrated"],
+            interval_coverage=row["interval_coverage"],
+        ),
         keys=QuoteKeys(
             device=row["device"],
             model=row["model"],

@@ -56,6 +56,8 @@ READERS: Mapping[Format, Reader] = {
     "kubernetes_job": kubernetes_job.read,
 }
 FORMATS: tuple[str, ...] = get_args(Format)
+if READERS.keys() != set(FORMATS):
+    raise TypeError(f"a format without its reader, or a reader without its format: {READERS.keys() ^ set(FORMATS)}")
 
 
 def read(format_name: Format, document: Any, hints: Hints | None = None) -> Reading:
