@@ -35,6 +35,11 @@ class Factor:
     high: float
     cell: str  # "team=search,device=h100-sxm-80gb,stack=megatron" ... "global"
 
+    def __post_init__(self) -> None:
+        """What is expected lies in its own interval, whoever learnt it."""
+        if not self.low <= 1.0 <= self.high:
+            raise ValueError(f"the interval of {self.code} ({self.low:g} to {self.high:g}) leaves out the corrected value itself")
+
 
 Corrections = Mapping[str, Factor]
 

@@ -90,13 +90,14 @@ class Prediction:
         """Multiples of the corrected value between which the measurement lies with this probability.
 
         The scores tell how well known cells are predicted, nothing of how far a new cell lies from the others: its interval
-        is at least the one that the deviation between cells gives.
+        is at least the one that the deviation between cells gives. Where all scores lie on one side the interval ends at the
+        corrected value itself: what is expected lies in its own interval.
         """
         low, high = score_bounds(self.scores, coverage)
         if self.new:
             least_low, least_high = score_bounds((), coverage)
             low, high = min(low, least_low), max(high, least_high)
-        return math.exp(max(-50.0, self.deviation * low)), math.exp(min(50.0, self.deviation * high))
+        return math.exp(max(-50.0, self.deviation * min(low, 0.0))), math.exp(min(50.0, self.deviation * max(high, 0.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
