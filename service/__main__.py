@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the exit status."""
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands = ("serve", "migrate", "keys", "openapi", "backtest", "rebuild-accuracy")
+    commands = ("serve", "migrate", "keys", "teams", "openapi", "backtest", "rebuild-accuracy")
     if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
         given.insert(0, "serve")
     options = parser.parse_args(given)
@@ -88,6 +88,21 @@ def _parser() -> argparse.ArgumentParser:
     revoke = actions.add_parser("revoke", help="revoke a key", description="Revoke a key; it stops working at once.")
     revoke.add_argument("key", metavar="KEY", help="the key's id, or the key itself")
     revoke.set_defaults(run=_revoke_key)
+
+    teams = commands.add_parser("teams", help="list teams, and whether they share what they learn", description="Teams.")
+    acts = teams.add_subparsers(title="actions", metavar="ACTION", required=True)
+    acts.add_parser("list", help="list teams", description="List teams, one a line: name, whether it shares what it learns.").set_defaults(
+        run=_list_teams
+    )
+    share = acts.add_parser(
+        "share",
+        help="agree to learn from other teams, and to be learnt from",
+        description="Both ways: its calibrations may learn from teams that agreed too, and theirs from it. "
+        "Nothing is shared unless RUNQUOTE_SHARED_LEARNING is on.",
+    )
+    share.add_argument("team", help="the team's name")
+    share.add_argument("answer", choices=("on", "off"), help="whether it agrees")
+    share.set_defaults(run=_share_learning)
 
     openapi = commands.add_parser("openapi", help="print the OpenAPI document", description="Print the OpenAPI document as JSON.")
     openapi.set_defaults(run=_openapi)
@@ -249,6 +264,33 @@ def _list_keys(options: argparse.Namespace) -> int:
             revoked = "-" if key.revoked_at is None else key.revoked_at.isoformat(timespec="seconds")
             print(key.id, key.team, ",".join(key.scopes), key.created_at.isoformat(timespec="seconds"), revoked, sep="\t")
     database.close()
+    return 0
+
+
+def _list_teams(options: argparse.Namespace) -> int:
+    from .kit import security
+    from .kit.database import Database
+
+    database = Database(_settings(options).url)
+    with database.read() as connection:
+        for name, shares in security.list_teams(connection):
+            print(name, "shares" if shares else "-", sep="\t")
+    database.close()
+    return 0
+
+
+def _share_learning(options: argparse.Namespace) -> int:
+    from .kit import security
+    from .kit.database import Database
+
+    database = Database(_settings(options).url)
+    with database.write() as work:
+        known = security.share_learning(work.connection, options.team, options.answer == "on")
+        work.commit()
+    database.close()
+    if not known:
+        print("runquote: there is no such team", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -32,6 +32,11 @@ class Settings(BaseSettings):
     database_timeout_seconds: float = Field(
         default=10, gt=0, le=600, description="How long a request waits for a connection, a lock or a statement before it answers 503."
     )
+    shared_learning: bool = Field(
+        default=False,
+        description="Whether calibrations may learn from other teams' runs too, of teams that agreed (`teams share`), where five or more "
+        "have thirty runs or more on a device and stack. Off: a team learns from its own runs and from public measurements.",
+    )
     search_processes: int = Field(default=1, ge=1, le=64, description="Processes of one worker in which plans are searched.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, ge=1024, description="A larger request body is refused with 413.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least severe level that is logged.")

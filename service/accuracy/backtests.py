@@ -28,7 +28,7 @@ def run(connection: Connection, team_id: str, *, window_days: int | None, code: 
     if code is not None and code not in drivers.LEARNABLE:
         raise invalid("/code", "nothing is learnt from this item; it is one of " + ", ".join(drivers.LEARNABLE))
     codes = None if code is None else drivers.codes_behind(code)
-    known = history.evidence(connection, begin=history.since(window_days, now), team_id=team_id, codes=codes, limit=MAXIMUM_RUNS)
+    known = history.evidence(connection, begin=history.since(window_days, now), team_ids=[team_id], codes=codes, limit=MAXIMUM_RUNS)
     lines = replay(entry.past for entry in known)
     return [as_json(line) for line in lines if code is None or line.code == code]
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
+from sqlalchemy import Connection, select
 
 from service.calibrations import corrections
 from service.calibrations import repository as calibrations
@@ -18,8 +19,9 @@ from service.kit.documents import Body
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.identifiers import uuid7
 from service.kit.problems import StillRunning, invalid_parameter
-from service.kit.security import Caller, allow
-from service.learning import drivers
+from service.kit.security import Caller, allow, teams
+from service.learning import drivers, sharing
+from service.settings import Settings
 
 from . import backtests, history, query, repository, schemas
 from .query import LABEL, AccuracyRow, Question
@@ -150,7 +152,7 @@ def create_calibration(
     database = api.database(request)
 
     def prepare() -> Creation:
-        values = _fitted(database, caller, wanted)
+        values = _fitted(database, request.app.state.settings, caller, wanted)
         return Creation(
             store=lambda connection: Answer(201, documents.dump(_calibration(calibrations.add(connection, values)))),
             stored=lambda: corrections.forget(database, caller.team_id),
@@ -161,22 +163,34 @@ def create_calibration(
     return idempotency.create(request, caller, key, received, prepare)
 
 
-def _fitted(database: Database, caller: Caller, wanted: schemas.CalibrationRequest) -> dict[str, Any]:
+def _fitted(database: Database, settings: Settings, caller: Caller, wanted: schemas.CalibrationRequest) -> dict[str, Any]:
     now = datetime.now(UTC)
     window_days = schemas.days(wanted.window)
     with database.read() as connection:
-        known = history.evidence(connection, begin=history.since(window_days, now), limit=MAXIMUM_EVIDENCE)
-    fits = drivers.learn((entry.evidence for entry in known), half_life_runs=wanted.half_life_runs)
-    own = {entry.evidence.facts.path() for entry in known if entry.team_id == caller.team_id}
+        begin = history.since(window_days, now)
+        own = history.evidence(connection, begin=begin, team_ids=[caller.team_id], limit=MAXIMUM_EVIDENCE)
+        others = history.evidence(connection, begin=begin, team_ids=_sharing(connection, settings, caller), limit=MAXIMUM_EVIDENCE)
+    shared = sharing.from_others((entry.team_id, entry.evidence) for entry in others)
+    # Others' runs come first: what a team measured itself is the newer word where both speak of one cell.
+    fits = drivers.learn([*shared, *(entry.evidence for entry in own)], half_life_runs=wanted.half_life_runs)
+    paths = {entry.evidence.facts.path() for entry in own}
     return {
         "id": uuid7(),
         "team_id": caller.team_id,
         "created_at": now,
         "window_days": window_days,
         "half_life_runs": wanted.half_life_runs,
-        "evidence": len(known),
-        "document": corrections.write(fits, sorted(own)),
+        "evidence": len(own) + len(shared),
+        "document": corrections.write(fits, sorted(paths)),
     }
+
+
+def _sharing(connection: Connection, settings: Settings, caller: Caller) -> list[str]:
+    """Other teams whose measurements this one may learn from: none unless the operator, this team and they agree to it."""
+    if not settings.shared_learning:
+        return []
+    agreed = set(connection.execute(select(teams.c.id).where(teams.c.shares_learning)).scalars())
+    return sorted(agreed - {caller.team_id}) if caller.team_id in agreed else []
 
 
 def _calibration(stored: Stored) -> dict[str, Any]:

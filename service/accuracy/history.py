@@ -111,11 +111,11 @@ def evidence(
     connection: Connection,
     *,
     begin: datetime | None,
-    team_id: str | None = None,
+    team_ids: Sequence[str],
     codes: Sequence[str] | None = None,
     limit: int,
 ) -> list[Known]:
-    """The newest evidence, oldest first; of every team where none is named."""
+    """The newest evidence of some teams, oldest first."""
     m = measurements.c
     names = ("team_id", "quote_id", "code", "observed_at", "flags", "estimated", "uncalibrated", "observed_value", "drift", "labels")
     q = quotes.c
@@ -125,8 +125,7 @@ def evidence(
         .join_from(measurements, quotes, q.id == m.quote_id)
         .where(m.code.in_(codes or drivers.LEARNABLE))
     )
-    if team_id is not None:
-        query = query.where(m.team_id == team_id)
+    query = query.where(m.team_id.in_(team_ids))
     if begin is not None:
         query = query.where(m.observed_at >= begin)
     rows = connection.execute(query.order_by(m.observed_at.desc(), m.id.desc()).limit(limit)).mappings().all()

@@ -22,7 +22,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.models import HTTPBase as HttpScheme
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
-from sqlalchemy import Column, Connection, ForeignKey, Index, String, Table, Text, UniqueConstraint, select
+from sqlalchemy import Boolean, Column, Connection, ForeignKey, Index, String, Table, Text, UniqueConstraint, false, select
 
 from .database import Database, UtcDateTime, id_column, metadata
 from .identifiers import uuid7
@@ -44,6 +44,7 @@ teams = Table(
     id_column(),
     Column("name", String(100), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("shares_learning", Boolean, nullable=False, server_default=false()),  # gives its measurements to others, and takes theirs
     UniqueConstraint("name"),
 )
 
@@ -176,6 +177,17 @@ class Key:
     scopes: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
+
+
+def list_teams(connection: Connection) -> list[tuple[str, bool]]:
+    """Teams by name, and whether they share what they learn."""
+    rows = connection.execute(select(teams.c.name, teams.c.shares_learning).order_by(teams.c.name))
+    return [(row.name, row.shares_learning) for row in rows]
+
+
+def share_learning(connection: Connection, team: str, shares: bool) -> bool:
+    """A team agrees to share what it learns, or no longer; False where there is no such team."""
+    return connection.execute(teams.update().where(teams.c.name == team).values(shares_learning=shares)).rowcount > 0
 
 
 def create_key(connection: Connection, team: str, scopes: Sequence[str], now: datetime) -> str:

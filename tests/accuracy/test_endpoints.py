@@ -275,7 +275,7 @@ def test_a_backtest_replays_history_in_order(client: TestClient) -> None:
     assert client.post("/v1/backtests", json={"code": "tokens.input"}).status_code == 422
 
 
-def test_teams_see_their_own_figures_and_share_wide_cells(secured: TestClient, make_key: Callable[..., dict[str, str]]) -> None:
+def test_teams_see_their_own_figures_alone(secured: TestClient, make_key: Callable[..., dict[str, str]]) -> None:
     scopes = ("quotes:write", "quotes:read", "actuals:write", "accuracy:read", "calibrations:write")
     one, other = make_key("one", *scopes), make_key("other", *scopes)
     quoted = secured.post("/v1/quotes", json=SPEC, headers=one).json()
@@ -286,7 +286,7 @@ def test_teams_see_their_own_figures_and_share_wide_cells(secured: TestClient, m
     assert secured.get("/v1/accuracy", headers=other).json()["rows"] == []
     assert secured.post("/v1/backtests", json={}, headers=other).json()["rows"] == []
     made = secured.post("/v1/calibrations", headers=other).json()
-    assert made["factors"] and not any("team=" in row["cell"] for row in made["factors"])
+    assert (made["factors"], made["evidence"]) == ([], 0)
     assert any("team=one" in row["cell"] for row in secured.post("/v1/calibrations", headers=one).json()["factors"])
     # Versions are the team's own.
     assert [row["version"] for row in secured.get("/v1/calibrations", headers=other).json()["items"]] == ["v1"]
