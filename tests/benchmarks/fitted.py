@@ -1,4 +1,4 @@
-"""What generated files of fitted numbers say of their making: the rows and priors that a fit read, as one digest."""
+"""What generated files of fitted numbers say of their making: the rows, counts and priors that a fit read, as one digest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FITTED = Path(__file__).resolve().parents[2] / "service" / "estimation" / "fitte
 
 
 def digest(rows: Iterable[str], priors: Mapping[str, object]) -> str:
-    """Of the measured rows, as lines of text in any order, and the priors: tells whether either changed since the fit."""
+    """Of rows (the measured ones, what a model counts of them), as text in any order, and the priors: whether any changed since the fit."""
     whole = hashlib.sha256(json.dumps(priors, sort_keys=True).encode())
     for line in sorted(rows):
         whole.update(line.strip().encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import OrderedDict
@@ -195,9 +196,19 @@ def pieces(text: str, width: int = 110) -> list[str]:
 
 
 def inputs(model: Any) -> str:
-    """Digest of the rows and priors of the fit."""
+    """Digest of what the fit reads: the rows, what the model counts of each (six digits), and the priors."""
     priors = {name: f"{mean:.6g}, {deviation:.6g}" for name, mean, deviation in zip(model.names, model.mean, model.deviation, strict=True)}
-    return digest([line for name in FILES for line in (CASES / name).read_text("utf-8").splitlines()], priors)
+    measured = [line for name in FILES for line in (CASES / name).read_text("utf-8").splitlines()]
+    counted = np.column_stack(leaves(model.counts))
+    counts = [row.id + "".join(f" {value:.6g}" for value in values) for row, values in zip(model.rows, counted, strict=True)]
+    return digest([*measured, *counts], priors)
+
+
+def leaves(thing: Any) -> list[Array]:
+    """The arrays of a record of arrays, or of records of them."""
+    if not dataclasses.is_dataclass(thing):
+        return [thing]
+    return [leaf for field in dataclasses.fields(thing) for leaf in leaves(getattr(thing, field.name))]
 
 
 def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row], keep: Array, seen: dict[str, Any],
@@ -216,7 +227,7 @@ def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row]
         "FITTED_ON = (",
         *(f"    {json.dumps(part)}" for part in pieces(fitted)),
         ")",
-        f'INPUTS = "{inputs(model)}"  # digest of the rows and priors (tests/benchmarks/fitted.py)',
+        f'INPUTS = "{inputs(model)}"  # digest of the rows, their counts and the priors (tests/benchmarks/fitted.py)',
         "",
         "# Efficiencies, shares and latencies (name: value; prior and its standard deviation in the logarithm beside it).",
         "COEFFICIENTS: dict[str, float] = {",

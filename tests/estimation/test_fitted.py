@@ -21,7 +21,8 @@ def test_the_memory_file_is_what_its_command_writes() -> None:
     assert (FITTED / "memory.py").read_text("utf-8") == fit_memory.module(fit_memory.measured_lines())
 
 
-def test_the_step_time_file_was_fitted_on_the_rows_and_priors_of_today() -> None:
+def test_the_step_time_file_was_fitted_on_the_rows_counts_and_priors_of_today() -> None:
+    """Efficiencies belong to the counts that they were fitted with: whoever changes what a step counts fits anew."""
     model = Model([row for name in FILES for row in rows_of(CASES / name)])
     assert inputs(model) == step_time.INPUTS
     assert set(step_time.COEFFICIENTS) == set(model.names)
