@@ -99,8 +99,11 @@ def test_hours_in_a_posted_document_are_the_same_hours_at_every_stop_up_to_accur
     assert answered(client, "/v1/accuracy", code=HOURS, window="1d")["rows"] == [], "counted on the day it ended, not when posted"
 
     # Learnt from: what a calibration is fitted to has the same error.
+    team_ids = {one.team_id for one in kept(database, quote_id)}
+    assert len(team_ids) == 1
     with database.read() as connection:
-        learnt = [one.past for one in history.evidence(connection, begin=None, codes=[HOURS], limit=10)]
+        learnt = [one.past for one in history.evidence(connection, begin=None, team_ids=[*team_ids], codes=[HOURS], limit=10)]
+        assert history.evidence(connection, begin=None, team_ids=["another"], codes=[HOURS], limit=10) == []
     assert [past.log_error for past in learnt] == [pytest.approx(bias, rel=1e-12)]
 
     # The same document again adds nothing anywhere.
