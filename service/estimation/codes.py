@@ -1,4 +1,7 @@
-"""Codes of the items that every quote may have and a run may measure; what a run declares (kinds, prices) adds its own."""
+"""Codes of the items that every quote may have and a run may measure; what a run declares (kinds, prices) adds its own.
+
+To find what makes ``memory.activations`` look for its last part: items of memory are named by it alone (``memory.peaks.items``).
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ Words and symbols of all rooms:
 
 - h hidden size, f intermediate size of the MLP, V vocabulary, r rank of an adapter; a *width* is the bytes of one element
 - t tensor, p pipeline, c context, d data, e expert parallel ranks (``placement`` says who holds what)
-- T tokens of one micro-batch on one rank = sequences x positions / c; m micro-batches a step
-- *kept*: what autograd keeps of a block from its forward to its backward pass; *coefficients* of it are bytes per token
+- m micro-batches a step; the *tokens* of one on one rank are its sequences (``micro_sequences``) x positions / c
+- *kept*: what autograd keeps of a block from its forward to its backward pass; *coefficients* of it are bytes per token;
+  *saved*: what a stage keeps so, of all micro-batches in flight, when its forward pass ends: ``memory.activations`` but for the head's
 - *states*: weights, gradients, master weights and the optimizer's own; *own*: a rank's share of a stage before sharding
 - *moment*: a point of the step at which most can be live; a *phase* (forward, backward, ...) has several of them
 - *transient*: live for a moment only: gathered weights, casts, gradients inside a block, buffers

@@ -48,12 +48,12 @@ def block_bytes(model: TrainedModel, kept: Kept, placed: Placement, decoder: boo
     return whole if model.blocks.kept_scale == 1.0 else whole * model.blocks.kept_scale
 
 
-def inputs(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
+def input_bytes(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes of one block's input, which full checkpointing keeps."""
     return split(tokens_of(model, placed, kind.decoder) * (model.how.residual * model.how.hidden), placed.sequence_split)
 
 
-def selected(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
+def selected_bytes(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes of one block under selective checkpointing."""
     rule = model.stack.selective
     if rule.drops == "scores":
@@ -80,9 +80,9 @@ class BlockOnRank:
     trained: Number
     trained_experts: Number
     trained_attention: Number
-    held: Number  # bytes that it keeps of one micro-batch, under the run's checkpointing
-    kept: Number  # the same without checkpointing
-    kept_attention: Number  # of that, without its MLP
+    kept: Number  # bytes that it keeps of one micro-batch, under the run's checkpointing
+    kept_in_backward: Number  # the same while its own backward pass runs: all, since what was dropped is computed again
+    kept_attention: Number  # of these, without its MLP
 
 
 def blocks_on_rank(model: TrainedModel, placed: Placement) -> list[BlockOnRank]:
@@ -106,22 +106,22 @@ def _block(model: TrainedModel, kind: BlockKind, placed: Placement) -> BlockOnRa
         if kind.weights.trained_experts:
             trained_experts = kind.weights.trained_experts / placed.expert_split
             trained = trained + trained_experts
-    kept = add(block_bytes(model, kind.kept, placed, kind.decoder), kind.adapter_casts)
-    held = kept if model.checkpointing == "none" else _held(model, kind, placed)
+    in_backward = add(block_bytes(model, kind.kept, placed, kind.decoder), kind.adapter_casts)
+    kept = in_backward if model.checkpointing == "none" else _kept(model, kind, placed)
     attention: Number = 0.0
     trained_attention: Number = 0.0
     if model.blocks.score_gradients or model.ends_without_table or model.blocks.hand_on_bias or kind.weights.experts:
-        attention = kept - block_bytes(model, kind.kept_feed_forward, placed, kind.decoder)
+        attention = in_backward - block_bytes(model, kind.kept_feed_forward, placed, kind.decoder)
         trained_attention = kind.weights.trained_attention / t
-    return BlockOnRank(weights, experts, matrices, trained, trained_experts, trained_attention, held, kept, attention)
+    return BlockOnRank(weights, experts, matrices, trained, trained_experts, trained_attention, kept, in_backward, attention)
 
 
-def _held(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
+def _kept(model: TrainedModel, kind: BlockKind, placed: Placement) -> Number:
     """Bytes that one block keeps of one micro-batch under the run's checkpointing, adapters' casts left out."""
     if model.checkpointing == "full":
-        return inputs(model, kind, placed)
+        return input_bytes(model, kind, placed)
     if model.checkpointing == "selective":
-        return selected(model, kind, placed)
+        return selected_bytes(model, kind, placed)
     return block_bytes(model, kind.kept, placed, kind.decoder)
 
 
@@ -132,7 +132,7 @@ def saved_bytes_per_layer(model: TrainedModel, placed: Placement) -> list[int]:
         more = {one.index: float(block_bytes(model, one.kept, placed, one.decoder)) for one in model.blocks.first.each}
     saved = [0] * model.blocks.count
     for kind in model.blocks.kinds:
-        value = float(_held(model, kind, placed))
+        value = float(_kept(model, kind, placed))
         rounded = round(value)
         for index in kind.indices:
             saved[index] = round(value + more[index]) if index in more else rounded

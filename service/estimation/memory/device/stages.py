@@ -93,8 +93,8 @@ class StageShare:
     block: Number = 0.0  # the largest block
     trained_block: Number = 0.0
     kept: Number = 0.0  # bytes that all blocks keep of one micro-batch, under the run's checkpointing
-    kept_block: Number = 0.0  # bytes that the block keeps which keeps most, without checkpointing
-    kept_attention: Number = 0.0  # of that, without its MLP (where a moment between the two can be the peak)
+    kept_block: Number = 0.0  # bytes that the block which keeps most keeps while its own backward pass runs, whatever the checkpointing
+    kept_attention: Number = 0.0  # of these, without its MLP (where a moment between the two can be the peak)
     trained_attention: Number = 0.0  # of the largest block
     blocks: Number = 0.0
 
@@ -102,28 +102,28 @@ class StageShare:
 def share_of(model: TrainedModel, stage: Stage, placed: Placement, each: Sequence[BlockOnRank]) -> StageShare:
     """A stage's parameters and kept bytes; ``each`` is a block of each kind."""
     total = StageShare()
-    for kind, own, count in zip(model.blocks.kinds, each, stage.counts, strict=True):
+    for kind, block, count in zip(model.blocks.kinds, each, stage.counts, strict=True):
         present = minimum(count, 1.0)
-        total.weights = add(total.weights, own.weights * count)
+        total.weights = add(total.weights, block.weights * count)
         if model.casts:
-            total.matrices = add(total.matrices, own.matrices * count)
-            total.cast_block = larger(total.cast_block, own.matrices * present)
-        total.trained = add(total.trained, own.trained * count)
+            total.matrices = add(total.matrices, block.matrices * count)
+            total.cast_block = larger(total.cast_block, block.matrices * present)
+        total.trained = add(total.trained, block.trained * count)
         if kind.weights.experts:
-            total.experts = add(total.experts, own.experts * count)
+            total.experts = add(total.experts, block.experts * count)
             if kind.weights.trained_experts:
-                total.trained_experts = add(total.trained_experts, own.trained_experts * count)
+                total.trained_experts = add(total.trained_experts, block.trained_experts * count)
         if kind.adapters:
             total.adapters = add(total.adapters, kind.adapters * count)
         if kind.quantized:
-            total.quantized = add(total.quantized, (own.weights - kind.weights.whole) * count)
-        total.block = larger(total.block, own.weights * present)
-        total.trained_block = larger(total.trained_block, add(own.trained, kind.adapters) * present)
-        total.kept_block = larger(total.kept_block, own.kept * present)
+            total.quantized = add(total.quantized, (block.weights - kind.weights.whole) * count)
+        total.block = larger(total.block, block.weights * present)
+        total.trained_block = larger(total.trained_block, add(block.trained, kind.adapters) * present)
+        total.kept_block = larger(total.kept_block, block.kept_in_backward * present)
         if model.blocks.score_gradients or model.ends_without_table or model.blocks.hand_on_bias or kind.weights.experts:
-            total.kept_attention = larger(total.kept_attention, own.kept_attention * present)
-            total.trained_attention = larger(total.trained_attention, own.trained_attention * present)
-        total.kept = add(total.kept, own.held * count)
+            total.kept_attention = larger(total.kept_attention, block.kept_attention * present)
+            total.trained_attention = larger(total.trained_attention, block.trained_attention * present)
+        total.kept = add(total.kept, block.kept * count)
         total.blocks = add(total.blocks, count)
     _outside(model, stage, placed, total)
     return total

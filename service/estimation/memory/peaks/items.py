@@ -31,6 +31,7 @@ PARENTS = {
     **{name: "peak_reserved" for name in ("peak_allocated", "fragmentation")},
     **{name: "peak_process" for name in ("peak_reserved", "framework", "communication")},
 }
+# "memory.activations" and the like: a code is put together from the name that its figure has in ``Parts`` and ``Figures``.
 CODES = {name: f"memory.{name}" for name in (*PARENTS, "peak_process")}
 PARENT_CODES = {name: f"memory.{parent}" for name, parent in PARENTS.items()}
 NO_SHAPE = "what blocks keep needs the model's shape: a preset, hf_config, or the fields beside parameter_count"

@@ -1,9 +1,9 @@
 """What is live inside a mixture of experts beside what its block keeps, at the moments that can be the peak.
 
-The moments are those of transformers' ``grouped_mm_experts_forward`` and of autograd's way back through it. S rows = tokens x
-experts per token, h hidden size, f intermediate size of one expert, w width of the products, r width of the routing weights
-(softmax and top-k in 32 bits; not every router casts them back). Found by listing the live tensors of Mixtral and Qwen3-MoE at
-the peak, on fake CUDA tensors; every tensor named here is the output of an operator that a GPU allocates too.
+The moments are those of transformers' ``grouped_mm_experts_forward`` and of autograd's way back through it. *Rows* are tokens x
+experts per token; h hidden size, w width of the products, r width of the routing weights (softmax and top-k in 32 bits; not every
+router casts them back). Found by listing the live tensors of Mixtral and Qwen3-MoE at the peak, on fake CUDA tensors; every tensor
+named here is the output of an operator that a GPU allocates too.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def first_encoder_block(step: StageStep, each: Sequence[BlockOnRank]) -> Moment:
     to_come: Number = 0.0
     for other, block, count in zip(model.blocks.kinds, each, step.rank.stage.counts, strict=True):
         if other.decoder:
-            done = add(done, block.held * count)
+            done = add(done, block.kept * count)
         else:
             to_come = add(to_come, add(block.trained, other.adapters) * count)
     local, heads, width = model.lengths.sequence / placed.context, kind.layer.attention.query_heads / placed.tensor, model.how.width
