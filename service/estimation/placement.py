@@ -70,11 +70,6 @@ class Placement:
         return self.expert_replicas / self.expert_shard
 
 
-def replicas_of(tensor: Number, pipeline: Number, context: Number, devices: Number) -> Number:
-    """Ranks of a stage that hold the same part of the dense weights, of a whole job of ``devices``."""
-    return devices / (tensor * pipeline * context) * context
-
-
 def place(run: Run) -> Placement:
     """The groups of a run."""
     layout, batch, stack = run.layout, run.batch, stack_of(run.software, run.precision)

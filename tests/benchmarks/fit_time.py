@@ -105,19 +105,25 @@ _prior("host_link", 2e10, 0.3)
 _prior("optimizer", 0.7, 0.3)
 
 
+def fields_of(thing: Any) -> tuple[str, ...] | None:
+    """Names of a record's fields; None where it is a number or an array of them."""
+    if dataclasses.is_dataclass(thing):
+        return tuple(field.name for field in dataclasses.fields(thing))
+    return getattr(thing, "_fields", None)
+
+
 def stacked(objects: list[Any]) -> Any:
-    """One dataclass of arrays from many of numbers."""
-    first = objects[0]
-    if dataclasses.is_dataclass(first) and not isinstance(first, type):
-        return dataclasses.replace(first, **{f.name: stacked([getattr(o, f.name) for o in objects]) for f in dataclasses.fields(first)})
-    return np.array([float(o) for o in objects])
+    """One record of arrays from many of numbers."""
+    names = fields_of(objects[0])
+    if names is None:
+        return np.array([float(o) for o in objects])
+    return type(objects[0])(**{name: stacked([getattr(o, name) for o in objects]) for name in names})
 
 
 def chosen(thing: Any, index: Array) -> Any:
     """The rows of that index."""
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return dataclasses.replace(thing, **{f.name: chosen(getattr(thing, f.name), index) for f in dataclasses.fields(thing)})
-    return thing[index]
+    names = fields_of(thing)
+    return thing[index] if names is None else type(thing)(**{name: chosen(getattr(thing, name), index) for name in names})
 
 
 class Model:

@@ -206,9 +206,8 @@ def inputs(model: Any) -> str:
 
 def leaves(thing: Any) -> list[Array]:
     """The arrays of a record of arrays, or of records of them."""
-    if not dataclasses.is_dataclass(thing):
-        return [thing]
-    return [leaf for field in dataclasses.fields(thing) for leaf in leaves(getattr(thing, field.name))]
+    names = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else getattr(thing, "_fields", None)
+    return [thing] if names is None else [leaf for name in names for leaf in leaves(getattr(thing, name))]
 
 
 def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row], keep: Array, seen: dict[str, Any],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..stacks import stack_of
 from .block_sums import BlockSums
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Transfer:
     """Bytes of a collective: through each device's own link, and its share of what leaves the node."""
 
@@ -58,8 +59,7 @@ def ring(payload: Number, size: Number, apart: Number, node: float, messages: Nu
     return Transfer(moved, where(size > per_node, moved / per_node, 0.0), where(size > 1.0, messages, 0.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(NamedTuple):
     """Parameters of one device before sharding over data-parallel ranks, and those of them that are trained."""
 
     dense: Number
@@ -79,8 +79,7 @@ def held_parameters(run: Run, parameters: Parameters, placed: Placement) -> Held
     return Held(dense=dense, experts=experts, trained_dense=dense * share, trained_experts=experts * share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collectives:
+class Collectives(NamedTuple):
     """What moves for one micro-batch on one device, were all blocks of the model on its stage."""
 
     run: Run

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..run import Hardware, Run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictableRun:
+class PredictableRun(NamedTuple):
     """A run and what its step time needs of it, none of it missing."""
 
     run: Run

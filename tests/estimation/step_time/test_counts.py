@@ -109,7 +109,7 @@ def test_tensor_parallelism_reduces_twice_a_block_and_pass() -> None:
 def test_one_forward_one_backward_idles_for_stages_less_one() -> None:
     """Without a head, the bubble of 1F1B is (p - 1) / m of the work, and v virtual stages divide it (Narayanan et al. 2021)."""
     run = a_run(parallelism={"pipeline": 8, "virtual_pipeline": 2}, batch={"micro_batch_size": 1, "gradient_accumulation_steps": 32})
-    work = replace(counts(run), head_flops=0.0, head_bytes=0.0, logits=0.0)
+    work = counts(run)._replace(head_flops=0.0, head_bytes=0.0, logits=0.0)
     time = seconds.parts_of(work, rates_of(known(run), 1.0))
     per_step = ("pipeline_bubble", "pipeline_imbalance", "data_communication", "optimizer", "overhead")
     steady = sum(value for name, value in time.items() if name not in per_step)
