@@ -18,7 +18,7 @@ from service.kit.database import Database
 from service.kit.documents import Body
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.identifiers import uuid7
-from service.kit.problems import StillRunning, invalid_parameter
+from service.kit.problems import Busy, invalid_parameter
 from service.kit.security import Caller, allow, teams
 from service.learning import drivers, sharing
 from service.settings import Settings
@@ -156,7 +156,7 @@ def create_calibration(
         return Creation(
             store=lambda connection: Answer(201, documents.dump(_calibration(calibrations.add(connection, values)))),
             stored=lambda: corrections.forget(database, caller.team_id),
-            collision=StillRunning("Other calibrations are being made at the same time", headers={"Retry-After": "1"}),
+            collision=Busy("Other calibrations are being made at the same time", headers={"Retry-After": "1"}),
             tries=5,  # another request may have taken the number
         )
 

@@ -113,6 +113,12 @@ class StillRunning(Problem):
     status, slug, title = 409, "still-running", "The first request with this idempotency key is still running"
 
 
+class Busy(Problem):
+    """Others are changing the same thing at this moment; the same request may go through in a moment."""
+
+    status, slug, title = 409, "busy", "Others are changing the same thing"
+
+
 class TooLarge(Problem):
     """The body is too large."""
 

@@ -125,7 +125,6 @@ def create_revision(
     database = api.database(request)
     with database.read() as connection:
         quote = reading.find(connection, caller, quote_id)
-        beside = repository.newest_revision(connection, caller.team_id, quote.id)
     revision = documents.validate(Revision, received)
     if revision.spec is None and revision.pilot is None:
         raise problems.invalid("", "give spec, pilot or both")
@@ -143,31 +142,44 @@ def create_revision(
         except problems.Invalid as problem:  # its pointers lead into the spec, which stands at /spec here
             raise _below(problem, "/spec") from None
         if dropped:
-            priced.warn(
+            priced = priced.saying(
                 "pilot_dropped", "the spec's step changed, so what the pilot of the superseded quote measured no longer holds", "/spec"
             )
-        if beside is not None:  # variants side by side are allowed, and said
-            priced.warn(
-                "superseded_before",
-                f"quote {beside} supersedes the same quote: this one stands beside it and holds nothing of its changes; to build on them "
-                "revise that one",
-            )
-        return _creation(request, caller, priced, supersedes_id=quote.id)
+        return _revision(request, caller, priced, quote.id)
 
     return idempotency.create(request, caller, key, received, prepare)
 
 
-def _creation(request: Request, caller: Caller, priced: Priced, supersedes_id: str | None = None) -> Creation:
+def _creation(request: Request, caller: Caller, priced: Priced) -> Creation:
     """A priced quote, ready to be stored and answered."""
-    new = priced.to_store(caller.team_id, supersedes_id)
+    new = priced.to_store(caller.team_id)
     answer = _created(new)
 
     def store(connection: Connection) -> Answer:
         repository.add(connection, [new])
         return answer
 
-    kind = "single" if supersedes_id is None else "revision"
-    return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels(kind).inc())
+    return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels("single").inc())
+
+
+def _revision(request: Request, caller: Caller, priced: Priced, supersedes_id: str) -> Creation:
+    """A priced revision: what else supersedes the quote is looked up with the quote held, so that of two at once one says so."""
+
+    def store(connection: Connection) -> Answer:
+        repository.hold(connection, caller.team_id, supersedes_id)
+        beside = repository.newest_revision(connection, caller.team_id, supersedes_id)
+        own = priced
+        if beside is not None:  # variants side by side are allowed, and said
+            own = priced.saying(
+                "superseded_before",
+                f"quote {beside} supersedes the same quote: this one stands beside it and holds nothing of its changes; to build on them "
+                "revise that one",
+            )
+        new = own.to_store(caller.team_id, supersedes_id)
+        repository.add(connection, [new])
+        return _created(new)
+
+    return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels("revision").inc())
 
 
 def _created(new: repository.New) -> Answer:

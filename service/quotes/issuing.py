@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,9 +69,10 @@ class Priced:
         """The quote as JSON, with `id: null`."""
         return repository.envelope(self._document(), None, engine_version=self._engine, calibration_version=self._calibration)
 
-    def warn(self, code: str, detail: str, pointer: str | None = None) -> None:
-        """Say something that only the quote's history shows."""
-        self.quote["warnings"].append({"code": code, "detail": detail, "pointer": pointer})
+    def saying(self, code: str, detail: str, pointer: str | None = None) -> Priced:
+        """The same with a warning of what only the quote's history shows."""
+        warning = {"code": code, "detail": detail, "pointer": pointer}
+        return replace(self, quote={**self.quote, "warnings": [*self.quote["warnings"], warning]})
 
     @property
     def _engine(self) -> str:

@@ -224,6 +224,12 @@ def newest_revision(connection: Connection, team_id: str, quote_id: str) -> str 
     return found
 
 
+def hold(connection: Connection, team_id: str, quote_id: str) -> None:
+    """Wait for whoever revises this quote at this moment, and make them wait; SQLite has one writer anyway."""
+    query = select(quotes.c.id).where(quotes.c.id == quote_id, quotes.c.team_id == team_id)
+    connection.execute(query.with_for_update(key_share=True)).one()
+
+
 def get_many(connection: Connection, team_id: str, quote_ids: Iterable[str]) -> dict[str, Stored]:
     """Those of the quotes that the team has, by id."""
     found: dict[str, Stored] = {}
