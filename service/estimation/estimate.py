@@ -42,7 +42,7 @@ from .wall_clock import TimedRun, WallClock
 from .warnings import Warning
 from .warnings.rules import warnings
 
-NOTHING_MEASURED: Corrections = MappingProxyType({})
+NO_CORRECTIONS: Corrections = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,32 +62,32 @@ class Estimate:
 
 def estimate(run: Run, corrections: Corrections | None = None) -> Estimate:
     """Every item of a run. The same run and corrections give the same items to the last bit."""
-    measured = corrections or NOTHING_MEASURED
+    factors = corrections or NO_CORRECTIONS
     counts = parameters.count(run)
     work = tokens.workload(run)
     flops = compute.figures(run, work, counts)
     inputs = _speed_inputs(run, counts, work, flops)
-    driven = _driven(inputs, counts, work, measured)
-    plain = _driven(inputs, counts, work, NOTHING_MEASURED) if measured else driven
-    used = memory.estimate(run, counts, measured)
+    driven = _driven(inputs, counts, work, factors)
+    plain = _driven(inputs, counts, work, NO_CORRECTIONS) if factors else driven
+    used = memory.estimate(run, counts, factors)
 
     items = Items()
     items.extend(token_items.items(run, work))
     items.extend(compute_items.items(run, work, flops))
     items.extend(scaling_items.items(run, counts.active, inputs.tokens))
     items.extend(speed_items.items(driven.speed, plain.speed, inputs.steps))
-    reserved = _wall_clock(items, driven, plain, measured)
+    reserved = _wall_clock(items, driven, plain, factors)
     items.extend(speed_items.throughput_items(inputs, driven.speed, plain.speed, _amounts(work), _full_steps(run, work)))
     items.extend(speed_items.utilisation_items(run, driven.speed, plain.speed, inputs.flops))
     items.extend(used.items)
     items.extend(
-        storage.items(run, driven.written, plain.written, unique_tokens=one(work.unique_tokens), steps=inputs.steps, corrections=measured)
+        storage.items(run, driven.written, plain.written, unique_tokens=one(work.unique_tokens), steps=inputs.steps, corrections=factors)
     )
     items.extend(reserved)
     _device_hours(items, run, counts, work, driven, plain)
     items.extend(cost.items(run, items.get))
-    if measured:
-        items = Items.of(stated(item, measured) for item in items)
+    if factors:
+        items = Items.of(stated(item, factors) for item in items)
 
     return Estimate(
         run=run,
@@ -106,7 +106,7 @@ def training_device_hours(run: Run, corrections: Corrections | None = None) -> f
     """``device_hours.training`` alone: what alternatives are compared by."""
     counts, work = parameters.count(run), tokens.workload(run)
     inputs = _speed_inputs(run, counts, work, compute.figures(run, work, counts))
-    speed = speeds.figures(inputs, (corrections or NOTHING_MEASURED).get("time.step"))
+    speed = speeds.figures(inputs, (corrections or NO_CORRECTIONS).get("time.step"))
     if speed.training is None or run.hardware is None:
         return None
     return float(speed.training.expected) * run.hardware.device_count / 3600
@@ -159,10 +159,10 @@ class _Driven:
     seconds_per_forward_token: float | None
 
 
-def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, measured: Corrections) -> _Driven:
+def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, factors: Corrections) -> _Driven:
     run, hardware = inputs.run, inputs.run.hardware
-    checkpoint = _checkpoint(run, counts, measured)
-    speed = speeds.figures(inputs, measured.get("time.step"))
+    checkpoint = _checkpoint(run, counts, factors)
+    speed = speeds.figures(inputs, factors.get("time.step"))
     if speed.training is None or hardware is None:
         reason = "no hardware is given" if hardware is None else speed.reason or ""
         saves = wall_clock.saves_without_time(run, inputs.steps, reason)
@@ -171,7 +171,7 @@ def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, measured: C
     timed = TimedRun(
         run=run, hardware=hardware, workload=work, parameters=counts, step=speed.step, training=speed.training, checkpoint=checkpoint
     )
-    clock = wall_clock.figures(timed, measured.get("time.wall_clock"))
+    clock = wall_clock.figures(timed, factors.get("time.wall_clock"))
     per_token = wall_clock.seconds_per_forward_token(timed)
     return _Driven(
         speed=speed,
@@ -183,21 +183,21 @@ def _driven(inputs: SpeedInputs, counts: Parameters, work: Workload, measured: C
     )
 
 
-def _checkpoint(run: Run, counts: Parameters, measured: Corrections) -> CheckpointBytes | None:
+def _checkpoint(run: Run, counts: Parameters, factors: Corrections) -> CheckpointBytes | None:
     """Bytes of one checkpoint, corrected by what own checkpoints took; None where the adapters' size is not known."""
     if counts.trainable is None:
         return None
     checkpoint = storage.checkpoint_bytes(run, counts)
-    return storage.corrected(checkpoint, measured) if measured else checkpoint
+    return storage.corrected(checkpoint, factors) if factors else checkpoint
 
 
 # -- topics that stand on others ---------------------------------------------------------------------------------------
-def _wall_clock(items: Items, driven: _Driven, plain: _Driven, measured: Corrections) -> tuple[Item, ...]:
+def _wall_clock(items: Items, driven: _Driven, plain: _Driven, factors: Corrections) -> tuple[Item, ...]:
     """Adds the times of the whole job; answers with the reserves that follow from them, which stand further down."""
     if driven.timed is None or driven.clock is None or plain.clock is None:
         items.extend(wall_clock.unknown_items(driven.reason))
         return ()
-    training, whole_jobs = items["time.training"], measured.get("time.wall_clock")
+    training, whole_jobs = items["time.training"], factors.get("time.wall_clock")
     described = wall_clock.items(driven.timed, driven.clock, plain.clock, training, whole_jobs)
     items.extend(described.items)
     return described.reserves

@@ -88,12 +88,12 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
     def prepare() -> Creation:
         new: list[repository.New] = []
         entries: list[bytes] = []
-        prices = issuing.Desk(database, caller)
+        desk = issuing.Desk(database, caller)
         for index, spec in enumerate(batch.specs):
             try:
                 if index in apart:
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
-                quote = prices.price(spec).to_store(caller.team_id)
+                quote = desk.price(spec).to_store(caller.team_id)
             except problems.Problem as problem:
                 entries.append(documents.encode({"index": index, "problem": problem.as_json()}))
             else:

@@ -1,4 +1,8 @@
-"""From a body to a quote that is ready to be stored: parse, ask for corrections, price, write the columns that lists filter by."""
+"""From a body to a quote that is ready to be stored: parse, ask for corrections, price, write the columns that lists filter by.
+
+To price a run is to estimate it with the corrections that its team has learnt, and to write that down as a quote's document: every
+item, not money alone. ``quoting`` is the pure part of it.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ class Priced:
     received: dict[str, Any]
     spec: RunSpec
     run: Run
-    quote: dict[str, Any]  # as `quoting.build` gives it
+    quote: dict[str, Any]  # as `quoting.document` gives it
     pilot: list[Measurement]
 
     def preview(self) -> bytes:
