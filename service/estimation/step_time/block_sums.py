@@ -56,57 +56,75 @@ def block_sums(architecture: Architecture, lora: Lora | None, length: float, dec
     for layer, count in architecture.kinds():
         decoder = architecture.encoder_decoder and layer.kind != "encoder"
         own = decoder_length if decoder else length
-        _add(out, architecture, layer, float(count) * (own / length), own, length, lora, eager)
+        blocks = float(count) * (own / length)
+        kernels = 8.0 + 2.0 * layer.norms
+        kernels += _add_matrices(out, layer, blocks)
+        kernels += _add_adapters(out, layer, blocks, lora)
+        for core in (layer.attention, layer.cross_attention):
+            if core is not None:
+                kernels += _add_attention(out, core, blocks, keys=length if core.cross else own, eager=eager)
+        kernels += _add_elementwise(out, layer, blocks, float(architecture.hidden))
+        out.layers += blocks
+        out.kernels += blocks * kernels
+        out.reductions += blocks * (1.0 if layer.parallel_residual else 2.0)
     return out
 
 
-def _add(
-    out: BlockSums, architecture: Architecture, layer: Layer, n: float, own: float, encoder: float, lora: Lora | None, eager: bool
-) -> None:
-    hidden, mlp = float(architecture.hidden), layer.mlp
-    kernels = 8.0 + 2.0 * layer.norms
-    for m in layer.matrices:
-        if not m.per_token:
+def _add_matrices(out: BlockSums, layer: Layer, blocks: float) -> float:
+    """Matrix products; answers with the launches of one block, experts' apart."""
+    kernels = 0.0
+    for matrix in layer.matrices:
+        if not matrix.per_token:
             continue
-        size = float(m.inputs * m.outputs)
-        if m.part == "experts":
-            out.experts += n * size * m.active_copies
-            out.expert_weights += n * size * m.copies
-            out.expert_values += n * (m.inputs + m.outputs) * m.active_copies
-            out.expert_kernels += n * m.copies
+        size = float(matrix.inputs * matrix.outputs)
+        if matrix.part == "experts":
+            out.experts += blocks * size * matrix.active_copies
+            out.expert_weights += blocks * size * matrix.copies
+            out.expert_values += blocks * (matrix.inputs + matrix.outputs) * matrix.active_copies
+            out.expert_kernels += blocks * matrix.copies
             continue
         kernels += 1.0
-        out.dense += n * size
-        out.dense_weights += n * size
-        row = m.reads in ROW_PARALLEL
-        out.split_values += n * (m.inputs if row else m.outputs)
-        out.whole_values += n * (m.outputs if row else m.inputs)
+        out.dense += blocks * size
+        out.dense_weights += blocks * size
+        row = matrix.reads in ROW_PARALLEL
+        out.split_values += blocks * (matrix.inputs if row else matrix.outputs)
+        out.whole_values += blocks * (matrix.outputs if row else matrix.inputs)
+    return kernels
+
+
+def _add_adapters(out: BlockSums, layer: Layer, blocks: float, lora: Lora | None) -> float:
+    """Adapters; answers with the launches of one block."""
+    kernels = 0.0
     for entry in adapters_of(lora, layer):
         matrix = entry.matrix
         values = float(matrix.inputs + matrix.outputs) * matrix.active_copies
         kernels += 5.0
-        out.adapter_values += n * values
-        out.adapter_ranked += n * values * entry.rank
-    for kind in (layer.attention, layer.cross_attention):
-        if kind is None:
-            continue
-        queries, values = float(kind.query_heads * kind.query_key_dim), float(kind.query_heads * kind.value_dim)
-        length = encoder if kind.cross else own
-        keys = length if eager else keys_met(kind, length)
-        out.attention += n * keys * (queries + values)
-        out.scores += n * kind.query_heads * length
-        out.score_chains += n
-        out.key_values += n * kind.key_value_heads * (kind.query_key_dim + kind.value_dim)
-        if kind.rotary:
-            out.inner_elements += n * 2.0 * (queries + float(kind.key_value_heads * kind.query_key_dim))
-        kernels += 6.0 if eager else 1.0
+        out.adapter_values += blocks * values
+        out.adapter_ranked += blocks * values * entry.rank
+    return kernels
+
+
+def _add_attention(out: BlockSums, core: Attention, blocks: float, *, keys: float, eager: bool) -> float:
+    """An attention core over so many ``keys``; answers with the launches of one block."""
+    queries, values = float(core.query_heads * core.query_key_dim), float(core.query_heads * core.value_dim)
+    met = keys if eager else keys_met(core, keys)
+    out.attention += blocks * met * (queries + values)
+    out.scores += blocks * core.query_heads * keys
+    out.score_chains += blocks
+    out.key_values += blocks * core.key_value_heads * (core.query_key_dim + core.value_dim)
+    if core.rotary:
+        out.inner_elements += blocks * 2.0 * (queries + float(core.key_value_heads * core.query_key_dim))
+    return 6.0 if eager else 1.0
+
+
+def _add_elementwise(out: BlockSums, layer: Layer, blocks: float, hidden: float) -> float:
+    """Norms, residuals, activations and routing; answers with the launches that routing adds to a block's."""
+    mlp = layer.mlp
     # A norm reads and writes, a residual addition reads two values and writes one.
-    out.hidden_elements += n * (2.0 * layer.norms + 6.0) * hidden
+    out.hidden_elements += blocks * (2.0 * layer.norms + 6.0) * hidden
     active = float(mlp.intermediate) * (mlp.experts_per_token if mlp.experts else 1.0) + mlp.shared_intermediate
-    out.inner_elements += n * (3.0 if mlp.gated else 2.0) * active
-    if mlp.experts:
-        out.routed += n * hidden * mlp.experts_per_token
-        kernels += 24.0  # routing, permutation and its way back
-    out.layers += n
-    out.kernels += n * kernels
-    out.reductions += n * (1.0 if layer.parallel_residual else 2.0)
+    out.inner_elements += blocks * (3.0 if mlp.gated else 2.0) * active
+    if not mlp.experts:
+        return 0.0
+    out.routed += blocks * hidden * mlp.experts_per_token
+    return 24.0  # routing, permutation and its way back
