@@ -1,7 +1,7 @@
 """What was measured, as the rows of ``measurements`` say it.
 
 A row that carries a log ratio is an observation (one code by one method of one source of one quote); it stands until a later row
-``replaces`` it, so a late or corrected value needs no bookkeeping here.
+names it in ``replaces_id``, so a late or corrected value needs no bookkeeping here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.learning import drivers
 from service.learning.backtest import Past
 from service.learning.calibration import Fit
 from service.learning.drivers import Evidence, Facts
-from service.learning.statistics import Outcome, interval_loss
+from service.learning.statistics import Verdict, interval_loss
 from service.quotes.repository import quotes
 
 DEFAULT_COVERAGE = 0.8
@@ -67,17 +67,17 @@ def observation_columns(with_labels: bool = True) -> list[Any]:
     return [measurements.c[name] for name in (*_JUDGED, *KEYS.values(), *(("labels",) if with_labels else ()))]
 
 
-def outcome(row: Mapping[str, Any]) -> Outcome:
+def verdict(row: Mapping[str, Any]) -> Verdict:
     """A standing row as statistics take it."""
     low, high = row["low"], row["high"]
     if low is None or high is None:
-        return Outcome(code=row["code"], log_ratio=row["log_ratio"])
+        return Verdict(code=row["code"], log_ratio=row["log_ratio"])
     value, estimated = row["observed_value"], row["estimated"]
     loss = None
     if low > 0 and estimated > 0:
         coverage = row["interval_coverage"] or DEFAULT_COVERAGE
         loss = interval_loss(row["log_ratio"], math.log(low / estimated), math.log(high / estimated), coverage)
-    return Outcome(code=row["code"], log_ratio=row["log_ratio"], within=low <= value <= high, loss=loss)
+    return Verdict(code=row["code"], log_ratio=row["log_ratio"], within=low <= value <= high, loss=loss)
 
 
 def labels(row: Mapping[str, Any]) -> dict[str, str]:
@@ -151,7 +151,7 @@ def evidence(
         own = Evidence(
             run=row["quote_id"],
             code=row["code"],
-            log_ratio=error - (row["drift"] or 0.0),
+            log_ratio=error - (row["drift"] or 0.0),  # the spec's drift: steps and devices other than quoted
             facts=facts,
             training_share=_training_share(connection, row, facts, pinned),
         )

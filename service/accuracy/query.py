@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, literal_column, select
 from service.actuals.repository import measurements
 from service.kit.problems import invalid_parameter
 from service.learning import drift, histogram
-from service.learning.statistics import Outcome, Summary, coverage_figures, is_rate, summarise
+from service.learning.statistics import Summary, Verdict, coverage_figures, is_rate, summarise
 
 from . import history
 from .repository import accuracy_daily
@@ -168,10 +168,10 @@ def _lasting(question: Question) -> tuple[str, ...]:
 
 
 def _exact(question: Question, rows: list[Mapping[str, Any]]) -> list[AccuracyRow]:
-    grouped: dict[tuple[Group, str], list[Outcome]] = {}
+    grouped: dict[tuple[Group, str], list[Verdict]] = {}
     for row in rows:
         group = _group(question, row, row["observed_at"].date(), question.group_by)
-        grouped.setdefault((group, row["code"]), []).append(history.outcome(row))
+        grouped.setdefault((group, row["code"]), []).append(history.verdict(row))
     drifts = _drifts(question, rows)
     found = []
     for group, code in sorted(grouped, key=_order):

@@ -18,7 +18,7 @@ from service.actuals.measurement import KeptMeasurement
 from service.actuals.repository import measurements, to_row
 from service.kit.database import Database, insert
 from service.learning import histogram
-from service.learning.statistics import Outcome, cost_log_ratio
+from service.learning.statistics import Verdict, cost_log_ratio
 
 from . import history
 from .repository import DAILY_KEY, accuracy_daily
@@ -51,15 +51,15 @@ class Tally:
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + sign * count
 
-    def count(self, outcome: Outcome, bucket: int, sign: int) -> None:
+    def count(self, verdict: Verdict, bucket: int, sign: int) -> None:
         """Add or take away one observation."""
         self.n += sign
-        if outcome.within is not None:
+        if verdict.within is not None:
             self.judged += sign
-            self.within += sign * outcome.within
-        if outcome.loss is not None:
+            self.within += sign * verdict.within
+        if verdict.loss is not None:
             self.losses += sign
-            self.loss_micro += sign * round(outcome.loss * 1e6)
+            self.loss_micro += sign * round(verdict.loss * 1e6)
         self.counts[bucket] = self.counts.get(bucket, 0) + sign
 
     def columns(self) -> dict[str, Any]:
@@ -74,10 +74,10 @@ _FIGURES = ("n", "judged", "within", "losses", "loss_micro")
 def keys(row: Mapping[str, Any]) -> Iterator[Key]:
     """The rows that an observation is counted in."""
     day = row["observed_at"].astimezone(UTC).date()
-    group = tuple(row[name] or "" for name in KEYS)
+    group = tuple(row[name] or "" for name in _COLUMNS)
     team, code = row["team_id"], row["code"]
     yield (team, "", code, day, *_NOTHING, "")
-    for place, name in enumerate(KEYS):
+    for place, name in enumerate(_COLUMNS):
         yield (team, name, code, day, *_NOTHING[:place], group[place], *_NOTHING[place + 1 :], "")
     yield (team, "*", code, day, *group, "")
     for label, value in history.labels(row).items():
@@ -85,8 +85,8 @@ def keys(row: Mapping[str, Any]) -> Iterator[Key]:
         yield (team, f"*label.{label}", code, day, *group, value)
 
 
-KEYS = ("device", "model_family", "training_method", "stack", "engine_version")
-_NOTHING = ("",) * len(KEYS)
+_COLUMNS = tuple(history.KEYS.values())
+_NOTHING = ("",) * len(_COLUMNS)
 
 
 def follow(connection: Connection, recorded: Iterable[KeptMeasurement]) -> None:
@@ -110,13 +110,13 @@ def follow(connection: Connection, recorded: Iterable[KeptMeasurement]) -> None:
 
 
 def _count(tallies: dict[Key, Tally], row: Mapping[str, Any], sign: int) -> None:
-    outcome = history.outcome(row)
+    verdict = history.verdict(row)
     bucket = histogram.bucket(cost_log_ratio(row["code"], row["log_ratio"]))
     for key in keys(row):
         found = tallies.get(key)
         if found is None:
             found = tallies[key] = Tally()
-        found.count(outcome, bucket, sign)
+        found.count(verdict, bucket, sign)
 
 
 def _replaced(connection: Connection, ids: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -54,11 +54,11 @@ def observe(quoted: Quoted, group: Sequence[Measurement]) -> Observation | None:
         value=row.measured,
         log_ratio=math.log(ratio) if ratio else None,
         censored=row.bound is not None,
-        drift=_drift(quoted, row, group),
+        spec_drift=_log_spec_drift(quoted, row, group),
     )
 
 
-def _drift(quoted: Quoted, row: Row, group: Sequence[Measurement]) -> float | None:
+def _log_spec_drift(quoted: Quoted, row: Row, group: Sequence[Measurement]) -> float | None:
     """The log of what steps and devices explain of a whole-run time; 0 for codes that they do not scale."""
     if not row.code.startswith(("device_hours.", "time.")) or row.code == "time.step":
         return 0.0

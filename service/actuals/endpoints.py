@@ -172,7 +172,7 @@ Follower = Callable[[Connection, Sequence[KeptMeasurement]], None]
 
 
 def followers(request: Request) -> Sequence[Follower]:
-    """What is brought up to date with new measurements, in their transaction: rooms above this one, named by the application."""
+    """What follows new measurements in their transaction, from rooms above this one: ``app`` names them (``accuracy.rollup``)."""
     found: Sequence[Follower] = request.app.state.measurement_followers
     return found
 

@@ -1,5 +1,5 @@
 """Measurements as plain data. Readers find ``Attempt``s with ``Value``s; recording numbers them into ``Measurement``s, which are
-compared; a ``KeptMeasurement`` one is kept beside what its quote said, and accuracy follows it.
+compared with the quote; a ``KeptMeasurement`` is one as it is stored, with what the quote said of it, and accuracy follows those.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Observation:
     value: float
     log_ratio: float | None  # ln(value / estimated); of a bound: what it is at least
     censored: bool  # the run did not finish: a lower bound
-    drift: float | None  # log of the part of the ratio that steps, tokens and devices explain; None where unknown
+    spec_drift: float | None  # log of the part of the ratio that steps, tokens and devices explain; None where unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

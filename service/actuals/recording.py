@@ -41,7 +41,7 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
     keys = repository.hold(connection, team_id, quote.id)
     existing = repository.all_of(connection, team_id, quote.id)
     known = [one.measurement for one in existing]
-    told: list[Measurement] = []
+    answered: list[Measurement] = []
     new: list[Measurement] = []
     for attempt in intake.attempts:
         numbered = attempt if intake.numbered and attempt.attempt else _number(attempt, known)
@@ -52,8 +52,8 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
                 found = _measurement(numbered, value)
                 known.append(found)
                 new.append(found)
-            told.append(found)
-    said = _observations(existing, new, quoted)
+            answered.append(found)
+    changes = _observations(existing, new, quoted)
     kept = [
         KeptMeasurement(
             measurement=one,
@@ -63,8 +63,8 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
             observed_at=one.ended_at or now,
             quoted=_quoted_figures(quoted, one.code),
             keys=keys,
-            observation=said[one.id].observation if one.id in said else None,
-            replaces_id=said[one.id].replaces_id if one.id in said else None,
+            observation=changes[one.id].observation if one.id in changes else None,
+            replaces_id=changes[one.id].replaces_id if one.id in changes else None,
         )
         for one in new
     ]
@@ -72,7 +72,7 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
     if any(_measures_the_run(one) for one in new):
         record_event(connection, quote.id, "measured", now)
     by_id = {one.measurement.id: one for one in (*existing, *kept)}
-    return Recording([by_id[one.id] for one in told], kept)
+    return Recording([by_id[one.id] for one in answered], kept)
 
 
 def _quoted_figures(quoted: Quoted, code: str) -> QuotedFigures:
@@ -176,24 +176,26 @@ def _measurement(attempt: Attempt, value: Value) -> Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Change:
+    """A group's new observation, and the id of the measurement that carried the old one."""
+
     observation: Observation | None
     replaces_id: str | None
 
 
-def _observations(existing: Sequence[KeptMeasurement], new: Sequence[Measurement], quoted: Quoted) -> dict[str, _Said]:
-    """What each group says of the quote now, by the id of its last new measurement, and whose word that replaces."""
+def _observations(existing: Sequence[KeptMeasurement], new: Sequence[Measurement], quoted: Quoted) -> dict[str, _Change]:
+    """What changed of what groups say of the quote, by the id of the group's last new measurement: that row will carry it."""
     standing = current([*(one.measurement for one in existing), *new])
     replaced = {one.replaces_id for one in existing}
     heads: dict[tuple[str, str, str, str], KeptMeasurement] = {}
     for one in existing:
         if one.observation is not None and one.measurement.id not in replaced:
             heads.setdefault(one.measurement.group, one)
-    said: dict[str, _Said] = {}
+    changes: dict[str, _Change] = {}
     for group, last in {one.group: one for one in new}.items():
         members = [one for one in standing if one.group == group]
         found, head = observe(quoted, members) if members else None, heads.get(group)
         if head is not None and found == head.observation:
             continue
-        said[last.id] = _Said(found, None if head is None else head.measurement.id)
-    return said
+        changes[last.id] = _Change(found, None if head is None else head.measurement.id)
+    return changes

@@ -82,7 +82,7 @@ measurements = Table(
     Column("observed_value", Float(53)),
     Column("log_ratio", Float(53)),  # ln(observed_value / estimated); of a bound what it is at least
     Column("censored", Boolean, nullable=False),  # the run did not finish: a lower bound
-    Column("drift", Float(53)),  # the share of log_ratio that steps and devices explain; null where not known
+    Column("drift", Float(53)),  # of the spec, not of bias: the part of log_ratio that steps and devices explain; null where not known
     Column("replaces_id", String(36), ForeignKey("measurements.id")),
     # Whose it is, for figures by group.
     Column("device", String(100)),
@@ -180,7 +180,7 @@ def to_row(recorded: KeptMeasurement) -> dict[str, Any]:
         "observed_value": None if said is None else said.value,
         "log_ratio": None if said is None else said.log_ratio,
         "censored": said is not None and said.censored,
-        "drift": None if said is None else said.drift,
+        "drift": None if said is None else said.spec_drift,
         "replaces_id": recorded.replaces_id,
         "device": keys.device,
         "model": keys.model,
@@ -222,7 +222,9 @@ def from_row(row: Mapping[str, Any]) -> KeptMeasurement:
     """A measurement as it was kept."""
     observation = None
     if row["observed_value"] is not None:
-        observation = Observation(value=row["observed_value"], log_ratio=row["log_ratio"], censored=row["censored"], drift=row["drift"])
+        observation = Observation(
+            value=row["observed_value"], log_ratio=row["log_ratio"], censored=row["censored"], spec_drift=row["drift"]
+        )
     return KeptMeasurement(
         measurement=measurement_of(row),
         team_id=row["team_id"],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from . import drivers
 from .calibration import HALF_LIFE_RUNS, Fit
 from .drivers import Evidence
-from .statistics import Outcome, Summary, summarise
+from .statistics import Summary, Verdict, summarise
 
 ENGINES = ("uncalibrated", "calibrated", "last_similar")
 SIMILAR = math.log(2)  # how far two estimates of similar runs may lie apart
@@ -86,7 +86,7 @@ def _last_similar(run: Past, candidates: Sequence[Past]) -> Past | None:
 def _lines(code: str, errors: dict[str, dict[int, float]]) -> Iterable[Line]:
     common = set.intersection(*(set(of_engine) for of_engine in errors.values()))
     for engine in ENGINES:
-        summary = summarise(Outcome(code=code, log_ratio=error) for error in errors[engine].values())
+        summary = summarise(Verdict(code=code, log_ratio=error) for error in errors[engine].values())
         if summary is not None:
-            shared = summarise(Outcome(code=code, log_ratio=errors[engine][index]) for index in sorted(common))
+            shared = summarise(Verdict(code=code, log_ratio=errors[engine][index]) for index in sorted(common))
             yield Line(engine=engine, code=code, summary=summary, common=shared)

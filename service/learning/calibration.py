@@ -3,9 +3,12 @@
 A driver's log ratio e = ln(measured / estimated before any correction) is modelled as a tree of cells, each the child of
 a wider one: the whole service, a device with a stack, a team on a cluster there, a method and model family of theirs. A
 cell's level is its parent's plus a deviation of variance tau^2, a run's e is its narrowest cell's level plus noise of
-variance sigma^2, both normal. Then the posterior mean of a cell is w * (its own mean) + (1 - w) * (its parent's), with
-w = tau^2 / (tau^2 + the variance of the own mean); going up the tree and down again gives every cell at once, and a cell
-without data is its parent (partial pooling; Gelman and Hill, 2007, chapter 12; variances by moments, held by a prior).
+variance sigma^2, both normal (in code tau is ``between``, sigma ``within`` or ``noise``). Then a cell's posterior mean is
+
+    w * (its own mean) + (1 - w) * (its parent's),    w = tau^2 / (tau^2 + the variance of the own mean)
+
+Going up the tree and down again gives every cell at once, and a cell without data is its parent (partial pooling; Gelman and Hill,
+2007, chapter 12; variances by moments, held by a prior).
 
 - Robust: means are Huber's (P. J. Huber, 1964), values far outside are left out, variances come from medians.
 - Forgetting: a run's weight halves with every ``half_life_runs`` newer runs of its cell, and what came before a detected
@@ -55,8 +58,8 @@ def prior(code: str) -> Prior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """One run's error in one driver. Observations are given in the order in which the runs ended."""
+class RunError:
+    """One run's error in one driver, which is what is learnt from. Errors are given in the order in which the runs ended."""
 
     path: tuple[str, ...]  # its cells from wide to narrow; the global one is not named
     log_ratio: float  # ln(measured / estimated before any correction)

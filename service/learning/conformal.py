@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 _ROUNDING = 1e-9  # 0.1 * 10 must count as one whole rank
 
-# By simulation (tests/accuracy/test_coverage.py): smaller steps and longer memories cover less than they should for dozens
+# By simulation (tests/learning/test_coverage.py): smaller steps and longer memories cover less than they should for dozens
 # of runs after a change, larger ones make the bounds jump about.
 ADAPTATION = 0.05  # step of the adapted probabilities
 WINDOW = 100  # scores remembered

@@ -5,7 +5,7 @@ uncertainty of both taken into account (D. M. Hawkins, Self-starting CUSUM chart
 the chart behaves alike from the tenth run on. Errors are clipped before they enter, so that one outlier neither
 raises an alarm nor blunts the next one.
 
-With the settings below, by the simulations of tests/accuracy/test_drift.py (normal, Laplace and Student-t errors with
+With the settings below, by the simulations of tests/learning/test_drift.py (normal, Laplace and Student-t errors with
 three degrees of freedom): after 30 runs of baseline a bias that moves by 1.5 standard deviations is found within 20 runs
 in at least 93 of 100 streams, one that moves by two in at least 98; a stream without change raises a false alarm in at
 most 15 of 100 stretches of 100 runs, about one in 800 runs.

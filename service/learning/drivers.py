@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from service.estimation.correction import DRIVERS, Factor
 
 from . import calibration, pooling
-from .calibration import Fit, Observation, Prediction
+from .calibration import Fit, Prediction, RunError
 
 # Best first: a step timed alone, then rates, then totals that steps add up to. The sign turns a rate into a time.
 STEP_EVIDENCE: tuple[tuple[str, int], ...] = (
@@ -124,16 +124,16 @@ def learn(evidence: Iterable[Evidence], *, half_life_runs: float = calibration.H
             direct.setdefault(entry.code, {})[entry.run] = entry
     fits: dict[str, Fit] = {}
     if steps:
-        observed = [Observation(path=e.facts.path(), log_ratio=_time(e)) for e in steps.values()]
+        observed = [RunError(path=e.facts.path(), log_ratio=_time(e)) for e in steps.values()]
         fits[STEP] = pooling.fit(STEP, observed, half_life_runs=half_life_runs, with_scores=with_scores)
     if clocks:
         beyond = [
-            Observation(path=e.facts.path(), log_ratio=_time(e) - _explained(e, steps.get(e.run), fits.get(STEP))) for e in clocks.values()
+            RunError(path=e.facts.path(), log_ratio=_time(e) - _explained(e, steps.get(e.run), fits.get(STEP))) for e in clocks.values()
         ]
         fits[CLOCK] = pooling.fit(CLOCK, beyond, half_life_runs=half_life_runs, with_scores=with_scores)
     for code in DIRECT:
         if code in direct:
-            own = [Observation(path=e.facts.path(), log_ratio=e.log_ratio) for e in direct[code].values()]
+            own = [RunError(path=e.facts.path(), log_ratio=e.log_ratio) for e in direct[code].values()]
             fits[code] = pooling.fit(code, own, half_life_runs=half_life_runs, with_scores=with_scores)
     return fits
 

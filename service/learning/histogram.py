@@ -1,9 +1,13 @@
 """Daily histograms of log ratios that merge by putting them one after the other; pure.
 
-Buckets grow geometrically by ``GAMMA`` in |t|, where t is the log ratio of a cost c for c >= 0 and 1 - exp(-c) below,
-so that both the log ratio and the percentage error |exp(-c) - 1| are known to (GAMMA - 1) / (GAMMA + 1) = 1.96 % of
-their value: the one that is not t itself varies more slowly than t on either side. (Relative-error buckets as in
-Masson, Rim and Lee, DDSketch, PVLDB 12, 2019.)
+Let c be the log ratio of a cost, ln(measured / estimated); its percentage error is |exp(-c) - 1|. Buckets grow geometrically
+by ``GAMMA`` in |t|, where
+
+    t = c               for c >= 0 (the log ratio)
+    t = 1 - exp(-c)     for c < 0 (the percentage error, with its sign)
+
+so that both are known to (GAMMA - 1) / (GAMMA + 1) = 1.96 % of their value: the one that is not t itself varies more slowly
+than t on either side. (Relative-error buckets as in Masson, Rim and Lee, DDSketch, PVLDB 12, 2019.)
 """
 
 from __future__ import annotations

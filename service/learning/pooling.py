@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from . import drift
-from .calibration import GLOBAL, HALF_LIFE_RUNS, Cell, Fit, Observation, Prior, prior
+from .calibration import GLOBAL, HALF_LIFE_RUNS, Cell, Fit, Prior, RunError, prior
 
 MEMORY_RUNS = 200  # runs of a cell that are looked at: at the default half-life the oldest weighs 1 %
 SCORES_KEPT = 150
@@ -22,7 +22,7 @@ class _Leaf:
 
     path: tuple[str, ...]
     values: list[float]  # in order
-    places: list[int]  # of the values among all observations
+    places: list[int]  # of the values among all errors
     recent: list[float] = field(default_factory=list)  # since the last change in bias
     weights: list[float] = field(default_factory=list)
     noise: float = 0.0
@@ -30,15 +30,15 @@ class _Leaf:
     effective: float = 0.0  # runs that the weighted mean is worth
 
 
-def fit(code: str, observations: Iterable[Observation], *, half_life_runs: float = HALF_LIFE_RUNS, with_scores: bool = True) -> Fit:
+def fit(code: str, errors: Iterable[RunError], *, half_life_runs: float = HALF_LIFE_RUNS, with_scores: bool = True) -> Fit:
     """Fit a driver's cells to what was measured."""
     assumed = prior(code)
     grouped: dict[tuple[str, ...], tuple[list[float], list[int]]] = {}
-    for place, observation in enumerate(observations):
-        if len(observation.path) != len(assumed.between) - 1:
-            raise ValueError(f"a path has {len(assumed.between) - 1} cells, not {len(observation.path)}")
-        values, places = grouped.setdefault(observation.path, ([], []))
-        values.append(observation.log_ratio)
+    for place, error in enumerate(errors):
+        if len(error.path) != len(assumed.between) - 1:
+            raise ValueError(f"a path has {len(assumed.between) - 1} cells, not {len(error.path)}")
+        values, places = grouped.setdefault(error.path, ([], []))
+        values.append(error.log_ratio)
         places.append(place)
     leaves = [_Leaf(path, values[-MEMORY_RUNS:], places[-MEMORY_RUNS:]) for path, (values, places) in grouped.items()]
     if not leaves:

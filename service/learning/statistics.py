@@ -1,8 +1,9 @@
 """Error statistics of quotes against measurements; pure.
 
 Everything starts from the log ratio ln(measured / estimated): it is symmetric (twice too high and twice too low weigh
-the same), adds over factors and has no unbounded side. ``inverted`` codes are rates: a rate that is 10 % too high is a
-time that is 1/1.1 too low, so their errors are taken after both sides are inverted.
+the same), adds over factors and has no unbounded side. Some codes are rates (``is_rate``): a rate that is 10 % too high is a
+time that is 1/1.1 too low, so their errors are taken after both sides are inverted; what is left is the log ratio of a *cost*
+(time, bytes, hours: ``cost_log_ratio``). *Bias* is the median of log ratios.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def interval_loss(log_ratio: float, log_low: float, log_high: float, coverage: f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One quoted item whose run was measured."""
+class Verdict:
+    """What measuring a run says of one item of its quote: how far off it was, and whether its interval held."""
 
     code: str
     log_ratio: float  # ln(measured / estimated)
     within: bool | None = None  # None: the quote gave no interval
-    loss: float | None = None
+    loss: float | None = None  # of the interval (``interval_loss``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,9 @@ class Summary:
     pinball_loss: float | None
 
 
-def summarise(outcomes: Iterable[Outcome]) -> Summary | None:
-    """The figures of a group of outcomes of one code, exactly; None for an empty group."""
-    rows = list(outcomes)
+def summarise(verdicts: Iterable[Verdict]) -> Summary | None:
+    """The figures of a group of verdicts of one code, exactly; None for an empty group."""
+    rows = list(verdicts)
     if not rows:
         return None
     ratios = sorted(row.log_ratio for row in rows)

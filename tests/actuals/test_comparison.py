@@ -340,6 +340,6 @@ def test_the_factors_multiply_to_the_ratio(values: list[Measurement]) -> None:
 def test_observation_of_drift() -> None:
     """Twice the steps explain a factor of two of the hours."""
     found = observe(quoted(), [value("device_hours.run", 60.0, steps_completed=2000)])
-    assert found is not None and found.drift == pytest.approx(math.log(2)) and not found.censored
+    assert found is not None and found.spec_drift == pytest.approx(math.log(2)) and not found.censored
     unknown = observe(quoted(), [value("device_hours.run", 60.0)])
-    assert unknown is not None and unknown.drift is None
+    assert unknown is not None and unknown.spec_drift is None

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from service.calibrations import corrections
 from service.learning import calibration, conformal, pooling
-from service.learning.calibration import Observation
+from service.learning.calibration import RunError
 from service.learning.pooling import fit
 
 Path = tuple[str, str, str]
 
 
-def observe(path: Path, values: list[float] | np.ndarray) -> list[Observation]:
-    return [Observation(path=path, log_ratio=float(value)) for value in values]
+def observe(path: Path, values: list[float] | np.ndarray) -> list[RunError]:
+    return [RunError(path=path, log_ratio=float(value)) for value in values]
 
 
 def cell(device: int, team: int) -> Path:
@@ -33,7 +33,7 @@ def test_after_ten_runs_the_error_is_near_the_irreducible_noise(noise: float) ->
     floor: list[float] = []
     for _ in range(20):
         truth: dict[Path, float] = {}
-        history: list[Observation] = []
+        history: list[RunError] = []
         for device in range(3):
             shared = 0.3 + rng.normal() * 0.25
             for team in range(4):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from service.learning.calibration import Fit, Observation
+from service.learning.calibration import Fit, RunError
 from service.learning.pooling import fit
 
 NOISES: dict[str, Callable[[np.random.Generator], float]] = {
@@ -29,7 +29,7 @@ def coverage(noise: str, drift: str, cells: int, seeds: int) -> float:
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         levels = rng.normal(size=cells) * 0.25
-        history: list[Observation] = []
+        history: list[RunError] = []
         fitted: Fit | None = None
         runs = RUNS if cells == 1 else 2 * RUNS
         for run in range(runs):
@@ -41,7 +41,7 @@ def coverage(noise: str, drift: str, cells: int, seeds: int) -> float:
                 assert prediction is not None
                 low, high = prediction.interval(0.8)
                 hits.append(low <= np.exp(error) / prediction.factor <= high)
-            history.append(Observation(path=path, log_ratio=error))
+            history.append(RunError(path=path, log_ratio=error))
             if run % REFIT == 0:
                 fitted = fit("time.step", history)
     return float(np.mean(hits))

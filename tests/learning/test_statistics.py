@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from service.learning import histogram
-from service.learning.statistics import Outcome, cost_log_ratio, interval_loss, summarise, wilson
+from service.learning.statistics import Verdict, cost_log_ratio, interval_loss, summarise, wilson
 
 ratios = st.lists(st.floats(-3, 3, allow_nan=False), min_size=1, max_size=60)
 
 
 @given(ratios)
 def test_figures_equal_numpy(values: list[float]) -> None:
-    found = summarise(Outcome(code="device_hours.run", log_ratio=value) for value in values)
+    found = summarise(Verdict(code="device_hours.run", log_ratio=value) for value in values)
     assert found is not None
     measured_over_estimated = np.exp(values)
     errors = np.abs(1 / measured_over_estimated - 1)
@@ -31,11 +31,11 @@ def test_figures_equal_numpy(values: list[float]) -> None:
 
 def test_a_rate_is_inverted_before_its_error_is_taken() -> None:
     # 110 tokens/s quoted, 100 measured: the time was quoted 1/1.1 of what it took.
-    found = summarise([Outcome(code="throughput.input_tokens_per_second", log_ratio=math.log(100 / 110))])
+    found = summarise([Verdict(code="throughput.input_tokens_per_second", log_ratio=math.log(100 / 110))])
     assert found is not None
     assert found.median_absolute_percentage_error == pytest.approx(1 - 1 / 1.1)
     assert found.bias == pytest.approx(math.log(100 / 110))
-    amount = summarise([Outcome(code="device_hours.run", log_ratio=math.log(100 / 110))])
+    amount = summarise([Verdict(code="device_hours.run", log_ratio=math.log(100 / 110))])
     assert amount is not None and amount.median_absolute_percentage_error == pytest.approx(0.1)
 
 
@@ -54,8 +54,8 @@ def test_pinball_equals_its_definition(value: float, low: float, high: float, co
 
 
 def test_coverage_counts_only_quotes_with_an_interval() -> None:
-    rows = [Outcome(code="x", log_ratio=0.1, within=True, loss=0.02), Outcome(code="x", log_ratio=0.5, within=False, loss=0.3)]
-    found = summarise([*rows, Outcome(code="x", log_ratio=0.2)])
+    rows = [Verdict(code="x", log_ratio=0.1, within=True, loss=0.02), Verdict(code="x", log_ratio=0.5, within=False, loss=0.3)]
+    found = summarise([*rows, Verdict(code="x", log_ratio=0.2)])
     assert found is not None
     assert (found.n, found.interval_coverage) == (3, 0.5)
     assert found.pinball_loss == pytest.approx(0.16)
