@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -207,6 +208,13 @@ def _listen(settings: Settings) -> int:
         Multiprocess(config, sockets=[shared]).run()
         return 0
     server = Server(config)
+
+    def told_to_stop(*_: object) -> None:
+        """The server takes signals while it runs, and raises them again once it has stopped: then nothing is left to do."""
+        if not server.should_exit:
+            sys.exit(0)
+
+    signal.signal(signal.SIGTERM, told_to_stop)
     with contextlib.suppress(KeyboardInterrupt):
         server.run()
     return 0 if server.started else 3  # what uvicorn's own command answers where the application does not start

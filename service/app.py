@@ -21,7 +21,7 @@ from .accuracy import rollup
 from .actuals import endpoints as actuals
 from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
-from .kit.database import Database
+from .kit.database import Database, HungDatabase
 from .kit.telemetry import Metrics, Telemetry
 from .kit.writer import GroupWriter
 from .plans import endpoints as plans
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 OBJECTS_BETWEEN_COLLECTIONS = 10_000
 SWEEP_SECONDS = 3600.0
+READY_SECONDS = 1.8  # who asks for readiness gives up after 2 or more
 LONGEST_TURN_SECONDS = 0.001  # a thread waits for Python's lock this long at most; five times as long is the default
 
 DESCRIPTION = """\
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.metrics = Metrics()
+    app.state.probes = anyio.CapacityLimiter(2)
     app.state.quote_writer = GroupWriter(database, repository.add)
     app.state.measurement_followers = (rollup.follow,)
     app.state.searches = Workers(settings.search_processes)
@@ -154,14 +156,26 @@ def _add_operations(app: FastAPI) -> None:
         summary="Whether requests can be served",
         responses=api.gives(200, Health, "The database answers at the expected migration.") | api.problems(503),
     )
-    def get_readiness(request: Request) -> Health:
-        """The database answers, and is at the migration that this code expects; 503 with the reason otherwise."""
+    async def get_readiness(request: Request) -> Health:
+        """The database answers, and is at the migration that this code expects; 503 with the reason otherwise, within 2 seconds."""
+        database: Database = request.app.state.database
+
+        def ask() -> str | None:
+            with database.probe() as connection:
+                return migration.current(connection)
+
         try:
-            with request.app.state.database.read() as connection:
-                current = migration.current(connection)
+            # A thread of its own kind: those of requests may all be waiting for the database.
+            with anyio.fail_after(READY_SECONDS):
+                current = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True, limiter=request.app.state.probes)
         except Exception as error:
-            log.warning("not ready", exc_info=error)
-            raise problems.Unavailable("The database does not answer", headers={"Retry-After": "2"}) from error
+            log.warning("not ready: %s", type(error).__name__)
+            told = (
+                f"no answer within {READY_SECONDS:g} s"
+                if isinstance(error, TimeoutError) or isinstance(getattr(error, "orig", None), HungDatabase)
+                else type(error).__name__
+            )
+            raise problems.Unavailable(f"The database does not answer ({told})", headers={"Retry-After": "2"}) from error
         if current != migration.head():
             expected = f"The database is at migration {current or 'none'}, this code expects {migration.head()}: run `migrate`"
             raise problems.Unavailable(expected, headers={"Retry-After": "10"})

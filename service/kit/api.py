@@ -19,6 +19,7 @@ from pydantic.json_schema import models_json_schema
 from .database import Database
 from .documents import nearest
 from .problems import MEDIA_TYPE, Fault, Invalid, Problem, problem_types
+from .security import identify
 
 BODY = (400, 413, 415)  # what may be wrong with a body before its values are looked at
 Documented = dict[int | str, dict[str, Any]]
@@ -99,6 +100,7 @@ async def known_parameters(request: Request) -> None:
     """Refuse query parameters that the endpoint does not have, and ones given twice: an input is never without effect."""
     if not request.url.query:
         return
+    await identify(request)  # who has no key is told that first, and nothing else
     names, prefixes = _names(request.scope["route"])
     faults = []
     seen: set[str] = set()

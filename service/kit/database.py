@@ -19,14 +19,17 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+import psycopg
 from sqlalchemy import URL, Column, Connection, DateTime, Dialect, Engine, ForeignKey, MetaData, String, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
 
@@ -128,6 +131,52 @@ class UnitOfWork:
         self.committed = True
 
 
+class HungDatabase(psycopg.OperationalError):
+    """The server took longer than it may to answer; its connection was given up."""
+
+
+class _Patient(psycopg.Connection[Any]):
+    """A connection that waits for the server as long as it may, by this side's clock.
+
+    `statement_timeout` is kept by the server: one that is frozen, or behind a network that drops packets, never keeps it. TCP's own
+    timeouts do not help where the kernel of the other side still acknowledges, as it does for a process that is stopped.
+    """
+
+    longest_wait_seconds = 600.0
+
+    def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
+        """Wait as the driver does, for so long."""
+        return super().wait(self._watched(gen, time.monotonic() + self.longest_wait_seconds), *arguments, **options)
+
+    def _watched(self, waits: Generator[Any, Any, Any], end: float) -> Generator[Any, Any, Any]:
+        """The driver's generator of what is waited for; it is told every `interval` that nothing came."""
+        try:
+            wanted = next(waits)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    self.close()  # what it was about to answer is not known: nobody may use it again
+                    raise HungDatabase(f"no answer from the database within {self.longest_wait_seconds:g} s")
+                wanted = waits.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+def _patient(longest_wait_seconds: float) -> Callable[..., _Patient]:
+    """What opens connections that wait so long."""
+    kind = type("_Patient", (_Patient,), {"longest_wait_seconds": longest_wait_seconds})
+
+    def connect(*arguments: Any, **options: Any) -> _Patient:
+        opened: _Patient = kind.connect(*arguments, **options)  # type: ignore[attr-defined]  # made by `type`
+        return opened
+
+    return connect
+
+
+PROBE_SECONDS = 1.5
+HUNG_FOR_SECONDS = 1.0  # for so long nobody else waits for a database that did not answer
+
+
 class Database:
     """An engine and its two kinds of transactions."""
 
@@ -140,11 +189,20 @@ class Database:
         # SQLite has one writer. Threads of this process queue here, in order; the busy timeout is for other processes.
         self._writer = threading.Lock()
         self._timeout_seconds = timeout_seconds
+        self._hung_until = 0.0  # by the monotonic clock
+        # Asked whether it is there, the database answers on a connection of its own: those of requests may all be waiting.
+        self._probe = make_engine(url, connections=1, timeout_seconds=PROBE_SECONDS)
+
+    @contextmanager
+    def probe(self) -> Iterator[Connection]:
+        """A connection for asking whether the database answers: it waits `PROBE_SECONDS` at most."""
+        with self._probe.connect() as connection:
+            yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; nothing it does is kept."""
-        with self.engine.connect() as connection:
+        with self._noticing_hangs(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -153,15 +211,28 @@ class Database:
         if self.sqlite and not self._writer.acquire(timeout=self._timeout_seconds):
             raise TimeoutError("another write holds the SQLite database")
         try:
-            with self.engine.connect().execution_options(begin_immediate=True) as connection:
+            with self._noticing_hangs(), self.engine.connect().execution_options(begin_immediate=True) as connection:
                 yield UnitOfWork(connection)
         finally:
             if self.sqlite:
                 self._writer.release()
 
+    @contextmanager
+    def _noticing_hangs(self) -> Iterator[None]:
+        """Who waited in vain has waited for all: what queued behind is told at once, for a moment."""
+        if time.monotonic() < self._hung_until:
+            raise TimeoutError("the database did not answer a moment ago")
+        try:
+            yield
+        except OperationalError as error:
+            if isinstance(error.orig, HungDatabase | psycopg.errors.ConnectionTimeout):
+                self._hung_until = time.monotonic() + HUNG_FOR_SECONDS
+            raise
+
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+        self._probe.dispose()
 
 
 def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10) -> Engine:
@@ -178,7 +249,7 @@ def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     milliseconds = int(timeout_seconds * 1000)
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=connections,
         max_overflow=0,
@@ -187,10 +258,26 @@ def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10)
         pool_recycle=600,
         pool_use_lifo=True,
         connect_args={
-            "connect_timeout": max(2, int(timeout_seconds)),
+            "connect_timeout": max(2, int(timeout_seconds)),  # the driver knows no less than 2
             "options": f"-c timezone=UTC -c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
+            # A host that is gone: the kernel gives up what is not acknowledged, and looks after connections that are idle.
+            "tcp_user_timeout": milliseconds,
+            "keepalives_idle": 30,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
         },
     )
+    # The server, where it lives, says by itself that a statement took too long, and keeps the connection: it is given the time to.
+    connect = _patient(timeout_seconds * _GRACE)
+
+    def open_connection(_: Dialect, __: Any, arguments: Any, options: Any) -> Any:
+        return connect(*arguments, **options)
+
+    event.listen(engine, "do_connect", open_connection)
+    return engine
+
+
+_GRACE = 1.1
 
 
 def _set_up_sqlite(connection: Any, _: ConnectionPoolEntry) -> None:

@@ -222,7 +222,7 @@ def list_keys(connection: Connection, team: str | None = None) -> list[Key]:
 
 def revoke_key(connection: Connection, key_id: str, now: datetime) -> bool:
     """Revoke a key by its id, or by the key itself; whether there was one to revoke."""
-    match = re.fullmatch(r"rq_([0-9a-f]{16})_.+", key_id)
-    where = api_keys.c.lookup == match[1] if match else api_keys.c.id == key_id
+    # A key that was mistyped, or guessed from another's first part, is nobody's: the whole is compared.
+    where = api_keys.c.hash == _digest(key_id) if key_id.startswith("rq_") else api_keys.c.id == key_id
     done = connection.execute(api_keys.update().where(where, api_keys.c.revoked_at.is_(None)).values(revoked_at=now))
     return done.rowcount > 0

@@ -123,6 +123,23 @@ def test_a_revoked_key_stops_at_once(secured: TestClient, make_key: MakeKey) -> 
     assert secured.get("/v1/quotes", headers=headers).status_code == 401
 
 
+def test_a_key_is_revoked_by_the_whole_of_it(secured: TestClient, make_key: MakeKey) -> None:
+    headers = make_key("search", "quotes:read")
+    key = headers["Authorization"].split()[1]
+    database: Database = secured.app.state.database  # type: ignore[attr-defined]
+    with database.write() as work:
+        for other in (key[:20] + "garbage", key + "x", key[:-1]):
+            assert not security.revoke_key(work.connection, other, datetime.now(UTC)), other
+        work.commit()
+    assert secured.get("/v1/quotes", headers=headers).status_code == 200
+
+
+def test_who_sends_no_key_learns_nothing_of_parameters(secured: TestClient, make_key: MakeKey) -> None:
+    for method, path, body, _ in GUARDED:
+        assert secured.request(method, path + "?nonsense=1", json=body).status_code == 401, path
+    assert secured.get("/v1/quotes?nonsense=1", headers=make_key("search", "quotes:read")).status_code == 422
+
+
 def test_another_teams_quote_is_404_and_in_no_list(secured: TestClient, make_key: MakeKey) -> None:
     search, vision = make_key("search", "quotes:read", "quotes:write"), make_key("vision", "quotes:read", "quotes:write")
     made = secured.post("/v1/quotes", json=examples.SPEC, headers=search).json()
