@@ -14,6 +14,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 
 from . import __version__
 from .accuracy import endpoints as accuracy
@@ -22,6 +23,7 @@ from .actuals import endpoints as actuals
 from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database, HungDatabase
+from .kit.headers import Headers
 from .kit.telemetry import Metrics, Telemetry
 from .kit.writer import GroupWriter
 from .plans import endpoints as plans
@@ -118,6 +120,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.quote_writer = GroupWriter(database, repository.add)
     app.state.measurement_followers = (rollup.follow,)
     app.state.searches = Workers(settings.search_processes)
+    app.add_middleware(Headers)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins.split(),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-ID"],
+            expose_headers=["ETag", "Idempotency-Replayed", "Link", "Location", "Retry-After", "X-Request-ID"],
+        )
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)

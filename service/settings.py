@@ -39,6 +39,9 @@ class Settings(BaseSettings):
     )
     search_processes: int = Field(default=1, ge=1, le=64, description="Processes of one worker in which plans are searched.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, ge=1024, description="A larger request body is refused with 413.")
+    cors_origins: str = Field(
+        default="", description="Origins whose pages may call the service from a browser, separated by spaces; none unless named."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least severe level that is logged.")
     shutdown_seconds: int = Field(default=30, ge=1, description="How long running requests may take after a stop signal.")
 

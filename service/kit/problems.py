@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
+LONGEST_PATH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,10 @@ def _body(
     return body
 
 
-def _instance(request: Request) -> str:
+def _instance(request: Request) -> str | None:
+    """The path that was asked; none that is longer than those there are, which would only be given back at length."""
+    if len(request.url.path) > LONGEST_PATH:
+        return None
     return quote(request.url.path, safe="/:@!$&'()*+,;=-._~")
 
 
