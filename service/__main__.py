@@ -8,11 +8,9 @@ import difflib
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -163,15 +161,8 @@ def _serve(options: argparse.Namespace) -> int:
     log.info("keys are %s", "required" if settings.auth_required else "not asked for: everything belongs to team 'default'")
     if not settings.auth_required and not settings.loopback:
         log.warning("RUNQUOTE_AUTH=off and the service is bound to %s: whoever reaches it may read and write everything", settings.host)
-    folder = None
-    if settings.workers > 1:
-        folder = tempfile.mkdtemp(prefix="runquote-metrics-")
-        os.environ[telemetry.MULTIPROCESS_FOLDER] = folder
-    try:
+    with telemetry.shared_metrics() if settings.workers > 1 else contextlib.nullcontext():
         return _listen(settings)
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _listen(settings: Settings) -> int:

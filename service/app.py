@@ -24,7 +24,7 @@ from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database, HungDatabase
 from .kit.headers import Headers
-from .kit.telemetry import Metrics, Telemetry
+from .kit.telemetry import Metrics, Telemetry, set_up_logging
 from .kit.writer import GroupWriter
 from .plans import endpoints as plans
 from .plans.worker import Workers
@@ -147,7 +147,9 @@ def served() -> FastAPI:
     What a process makes at its start stays to its end: the garbage collector need not walk it again and again, and a quote, which
     makes thousands of small objects and leaves no cycles, need not be interrupted by it several times.
     """
-    app = create_app()
+    settings = Settings()
+    set_up_logging(settings.log_level)  # in every worker: what the command line set up, it set up for itself
+    app = create_app(settings)
     gc.collect()
     gc.freeze()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)

@@ -145,14 +145,16 @@ def test_workers_on_postgresql_share_keys_quotes_and_metrics(tmp_path: Path, pos
     )
     assert key.returncode == 0, key.stderr
     bearer = {"Authorization": f"Bearer {key.stdout.strip()}"}
-    with serving(tmp_path, "serve", "--workers", "2", RUNQUOTE_DATABASE_URL=text) as (address, process, _):
+    with serving(tmp_path, "serve", "--workers", "2", RUNQUOTE_DATABASE_URL=text) as (address, process, log):
         assert ask(address + "/v1/quotes", examples.SPEC)[0] == 401
-        made = [ask(address + "/v1/quotes", examples.SPEC, **bearer)[1]["id"] for _ in range(6)]
+        made = [ask(address + "/v1/quotes", examples.SPEC, **bearer, **{"X-Request-ID": f"made-{n}"})[1]["id"] for n in range(6)]
         listed = ask(address + "/v1/quotes", **bearer)[1]["items"]
         assert [quote["id"] for quote in listed] == made[::-1]
         with urllib.request.urlopen(address + "/metrics", timeout=30) as answer:
             assert re.search(r'runquote_quotes_total{kind="single"} 6\.0', answer.read().decode())
     assert process.returncode == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]  # JSON all of it, whichever process wrote it
+    assert {f"made-{n}" for n in range(6)} <= {line.get("request_id") for line in lines}
     postgresql_server.drop(url)
 
 

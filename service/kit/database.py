@@ -244,6 +244,7 @@ def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10)
             max_overflow=0,
             pool_timeout=timeout_seconds,
             connect_args={"timeout": timeout_seconds, "check_same_thread": False},
+            hide_parameters=True,
         )
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -254,6 +255,7 @@ def make_engine(url: URL, *, connections: int = 20, timeout_seconds: float = 10)
         pool_size=connections,
         max_overflow=0,
         pool_timeout=timeout_seconds,
+        hide_parameters=True,  # errors are logged, and parameters are what callers sent
         # A connection that a proxy cut while idle is found by its age, not by a round trip on every checkout.
         pool_recycle=600,
         pool_use_lifo=True,

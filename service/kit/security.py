@@ -70,6 +70,7 @@ class Caller:
     team_id: str
     team: str
     scopes: frozenset[str]
+    key_id: str | None = None  # none where no key is asked for
 
     def may(self, scope: str) -> bool:
         """Whether the key has the scope."""
@@ -98,6 +99,7 @@ _bearer = _Bearer()
 async def identify(request: Request) -> Caller:
     """The caller of a valid key; asked before a body is read, so that nobody unknown fills the memory."""
     if not request.app.state.settings.auth_required:
+        request.scope["caller"] = DEFAULT_CALLER
         return DEFAULT_CALLER
     known: Caller | None = request.scope.get("caller")
     if known is not None:
@@ -145,7 +147,7 @@ def authenticate(connection: Connection, key: str) -> Caller | None:
     row = None
     if match:
         row = connection.execute(
-            select(api_keys.c.hash, api_keys.c.scopes, api_keys.c.revoked_at, teams.c.id, teams.c.name)
+            select(api_keys.c.hash, api_keys.c.scopes, api_keys.c.revoked_at, teams.c.id, teams.c.name, api_keys.c.id.label("key_id"))
             .join(teams, teams.c.id == api_keys.c.team_id)
             .where(api_keys.c.lookup == match[1])
         ).one_or_none()
@@ -153,7 +155,7 @@ def authenticate(connection: Connection, key: str) -> Caller | None:
     same = hmac.compare_digest(_digest(key), row.hash if row else "0" * 64)
     if row is None or not same or row.revoked_at is not None:
         return None
-    return Caller(row.id, row.name, frozenset(row.scopes.split()))
+    return Caller(row.id, row.name, frozenset(row.scopes.split()), row.key_id)
 
 
 def ensure_team(connection: Connection, name: str, now: datetime) -> str:

@@ -1,18 +1,30 @@
 """Telemetry: a request id for every request, metrics for Prometheus, one line of log a request. Pure ASGI.
 
+Every line that is logged while a request is worked on, in whatever thread, says which one it was and who asked: the request id, the
+caller's `traceparent`, the filled path, the team and the id of its key. No line holds a key, a body or what a statement was given.
+
 Starlette's `BaseHTTPMiddleware` costs more than a whole quote and breaks context variables, so it is not used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
@@ -69,6 +81,7 @@ class Telemetry:
             return
         request_id = _request_id(scope)
         scope["request_id"] = request_id
+        served = _served.set(scope)
         header = (b"x-request-id", request_id.encode())
         status: int | None = None
         started = time.perf_counter()
@@ -84,7 +97,7 @@ class Telemetry:
             await self.app(scope, receive, named)
         except Exception as error:
             # The server logs the traceback; this line ties it to the request.
-            log.error("request failed: %s", type(error).__name__, extra={"request_id": request_id})
+            log.error("request failed: %s", type(error).__name__, extra=_named(scope))
             if status is None:
                 await problems.failure(Request(scope))(scope, receive, named)
             raise
@@ -111,8 +124,9 @@ class Telemetry:
                     method,
                     route,
                     status,
-                    extra={"request_id": request_id, "status": status, "milliseconds": round(seconds * 1000, 2)},
+                    extra={**_named(scope), "status": status, "milliseconds": round(seconds * 1000, 2)},
                 )
+            _served.reset(served)
 
 
 _ASKED_BY_MACHINES = {"/healthz", "/readyz", "/metrics"}
@@ -139,10 +153,40 @@ def _request_id(scope: Scope) -> str:
     return uuid7()
 
 
+_served: ContextVar[Scope | None] = ContextVar("served", default=None)  # threads that work for a request have it too
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # https://www.w3.org/TR/trace-context/
+_LONGEST_PATH = 300
+
+
+def _named(scope: Scope) -> dict[str, Any]:
+    """Which request, and who asked, in the words of a log line; what is not known is left out."""
+    names = {"request_id": scope.get("request_id"), "path": scope["path"][:_LONGEST_PATH]}
+    for name, value in scope["headers"]:
+        if name == b"traceparent" and _TRACEPARENT.fullmatch(text := value.decode("latin-1")):
+            names["traceparent"] = text
+    caller = scope.get("caller")
+    if caller is not None:
+        names |= {"team": caller.team, "key_id": caller.key_id}
+    return {name: value for name, value in names.items() if value is not None}
+
+
+_SECRETS = (
+    (re.compile(r"rq_[0-9a-f]{16}_[^\s'\"]+"), "rq_..."),  # a key
+    (re.compile(r"^DETAIL:.*$", re.MULTILINE), "DETAIL: left out"),  # PostgreSQL repeats the values of the row that it refused
+    (re.compile(r"input_value=.*?, input_type", re.DOTALL), "input_value=..., input_type"),  # pydantic repeats the input
+)
+
+
+def _without_secrets(text: str) -> str:
+    for secret, instead in _SECRETS:
+        text = secret.sub(instead, text)
+    return text
+
+
 class JsonLines(logging.Formatter):
     """A log line as one JSON object, for machines; on a terminal the plain formatter is used instead."""
 
-    _EXTRA = ("request_id", "status", "milliseconds")
+    _EXTRA = ("request_id", "traceparent", "path", "team", "key_id", "status", "milliseconds")
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
@@ -150,19 +194,73 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _without_secrets(record.getMessage()),
         }
+        scope = _served.get()
+        if scope is not None:
+            line.update(_named(scope))
         line.update({name: getattr(record, name) for name in self._EXTRA if hasattr(record, name)})
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = _without_secrets(self.formatException(record.exc_info))
         return json.dumps(line)
 
 
+class _PlainLines(logging.Formatter):
+    """For a person at a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback below it."""
+        return _without_secrets(super().format(record))
+
+
 def set_up_logging(level: str) -> None:
-    """Log to stderr: JSON lines, or plain text where a person watches."""
+    """Log to stderr: JSON lines, or plain text where a person watches. Every process does so for itself.
+
+    What nobody catches is one record too: the interpreter would print it line by line, past every formatter.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+    plain = _PlainLines("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
     handler.setFormatter(plain if sys.stderr.isatty() else JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
     logging.getLogger("uvicorn.access").handlers.clear()
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)
+    if not sys.stderr.isatty():
+        sys.excepthook = _log_uncaught
+        threading.excepthook = lambda told: _log_uncaught(told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt | SystemExit):
+        logging.getLogger("runquote").critical("ended by %s", kind.__name__, exc_info=(kind, error, trace))
+
+
+_FOLDER_PREFIX = "runquote-metrics-"
+
+
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """A folder in which worker processes share their metrics until the block ends.
+
+    A service that was killed leaves its folder: whose lock nobody holds any more is removed by the next one.
+    """
+    for left in Path(tempfile.gettempdir()).glob(_FOLDER_PREFIX + "*"):
+        if _nobodys(left):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.environ[MULTIPROCESS_FOLDER] = str(folder)
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _nobodys(folder: Path) -> bool:
+    try:
+        with (folder / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go of with the file
+    except OSError:  # held, another user's, or still being made
+        return False
+    return True

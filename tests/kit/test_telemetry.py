@@ -6,13 +6,19 @@ import asyncio
 import json
 import logging
 import re
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from service.kit.telemetry import JsonLines, Metrics, Telemetry
+from service.kit import security
+from service.kit.database import Database
+from service.kit.telemetry import MULTIPROCESS_FOLDER, JsonLines, Metrics, Telemetry, shared_metrics
 from service.quotes import examples
+from service.settings import Settings
 
 
 def value(client: TestClient, line: str) -> float:
@@ -44,6 +50,80 @@ def test_a_log_line_is_one_json_object(client: TestClient, caplog: pytest.LogCap
     assert line["status"] == 200
     assert line["message"] == "GET /v1/quotes 200"
     assert line["time"].endswith("Z")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(JsonLines().format(record)) for record in caplog.records]
+
+
+def test_a_line_says_who_asked_for_what_and_within_which_trace(
+    secured: TestClient, make_key: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    headers = make_key("search", "quotes:read")
+    with caplog.at_level(logging.INFO, "runquote.access"):
+        secured.get("/v1/quotes/abc", headers=headers | {"traceparent": trace})
+        secured.get("/v1/quotes/abc", headers=headers | {"traceparent": "a\nb"})
+    first, second = (line for line in logged(caplog) if line["logger"] == "runquote.access")
+    with secured.app.state.database.read() as connection:  # type: ignore[attr-defined]
+        (key,) = security.list_keys(connection)
+    assert (first["team"], first["key_id"], first["path"], first["traceparent"]) == ("search", key.id, "/v1/quotes/abc", trace)
+    assert "traceparent" not in second
+    assert headers["Authorization"].split()[1] not in caplog.text
+
+
+def test_what_is_logged_in_a_request_s_thread_names_the_request(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[dict[str, Any]] = []
+
+    def told(*_: Any, **__: Any) -> Any:
+        record = logging.makeLogRecord({"msg": "deep inside"})
+        lines.append(json.loads(JsonLines().format(record)))
+        return []
+
+    monkeypatch.setattr(Database, "read", told)
+    with pytest.raises(TypeError):
+        client.get("/v1/quotes", headers={"X-Request-ID": "abc"})
+    assert lines[0]["request_id"] == "abc" and lines[0]["path"] == "/v1/quotes"
+
+
+def test_errors_hold_neither_parameters_nor_keys_nor_bodies(client: TestClient, database: Database) -> None:
+    """One record each: what the database refused, what pydantic refused, and a message with a key in it."""
+    secret, key = "hunter2", "rq_0123456789abcdef_" + "s" * 43
+    lines = []
+    for fail in (
+        lambda: _write(database, security.teams.insert().values([{"id": i, "name": secret, "created_at": NOW} for i in "ab"])),
+        lambda: Settings(port=secret),  # type: ignore[arg-type]
+        lambda: (_ for _ in ()).throw(ValueError(key)).__next__(),
+    ):
+        with pytest.raises(Exception) as caught:
+            fail()
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed with %s", (key,), (caught.type, caught.value, caught.tb))
+        lines.append(JsonLines().format(record))
+    for line in lines:
+        assert "\n" not in line and json.loads(line)["exception"]
+        assert secret not in line and key not in line, line
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _write(database: Database, statement: Any) -> None:
+    with database.write() as work:
+        work.connection.execute(statement)
+
+
+def test_folders_of_metrics_whose_service_was_killed_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, "")
+    left = tmp_path / "runquote-metrics-left"
+    left.mkdir()
+    (left / "lock").touch()
+    with shared_metrics():
+        (first,) = tmp_path.iterdir()
+        with shared_metrics():
+            assert first.exists()  # its owner lives
+            assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_request_that_the_stop_of_the_server_ends_is_told_so() -> None:
