@@ -59,7 +59,7 @@ class Tried:
 
 
 class Attempts(Protocol):
-    """How changes are tried."""
+    """How changes are tried (``trials.Trials``)."""
 
     def attempt(self, change: Change) -> Tried | None:
         """The changed run and its peak; None where the patch is not allowed."""
@@ -97,14 +97,14 @@ class _Search:
 
     run: Run
     attempts: Attempts
-    tried: dict[tuple[tuple[int, int], ...], Found | None] = field(default_factory=dict)
+    seen: dict[tuple[tuple[int, int], ...], Found | None] = field(default_factory=dict)
 
     def attempt(self, chosen: Pulled) -> Found | None:
         """Steps of several levers together; None where they are not allowed together."""
         key = tuple([(id(lever), index) for lever, index in chosen])
-        if key not in self.tried:
-            self.tried[key] = self._attempt(chosen)
-        return self.tried[key]
+        if key not in self.seen:
+            self.seen[key] = self._attempt(chosen)
+        return self.seen[key]
 
     def _attempt(self, chosen: Pulled) -> Found | None:
         change: Change = {}

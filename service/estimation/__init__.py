@@ -6,9 +6,9 @@ a search), then describes them as items; nothing changes an item after it is mad
     run, architecture       what is trained, on what, and how: plain numbers
     parameters, flops       what the model holds, and what a token costs in it
     tokens                  what is read, learnt from and padded
-    compute                 FLOPs of the whole run in every convention
+    compute                 FLOPs of the whole run in every convention (recomputation: what checkpointing repeats)
     placement               who holds what: every group of ranks
-    stacks/                 what is true of a software stack, one record each
+    stacks/                 what is true of a software stack, one record each (optimizers, recipes: the same of those)
     step_time/              the predicted time of one optimizer step
     speed                   the time of all steps: given, predicted, or a prior
     wall_clock/             the whole job: launch, saves, tests, stalls, interruptions
@@ -23,6 +23,7 @@ a search), then describes them as items; nothing changes an item after it is mad
     items, item_sums        a named quantity, and wholes that are their parts
     spread                  an amount with its interval, and how intervals add up
     numeric                 arithmetic that serves one quote and a search alike
+    fitted/                 numbers fitted on measured runs, generated
 
 Symbols that formulas of several topics share (a room with more of its own lists them in its docstring):
 

@@ -1,4 +1,8 @@
-"""Software stacks as data: one table each, every coefficient with its source."""
+"""Software stacks as data: one record each, every coefficient with its source; ``profile`` has the fields and their meaning.
+
+A name that callers give may stand for several records (``Stack.relatives``: Megatron-core, and Megatron under DeepSpeed's engine);
+``stack_of`` tells which one a run means, ``STACKS`` has the one that the name means where nothing else is said.
+"""
 
 from __future__ import annotations
 

@@ -42,20 +42,20 @@ HOST_GRADIENT_BYTES = 4.0  # the optimizer steps in 32 bits there
 
 def host_bytes(run: Run, model: TrainedModel) -> Number:
     """Host memory of one rank for what is offloaded, at the fullest stage."""
-    placed, held = place(run), held_on_host(run)
+    placed, host = place(run), held_on_host(run)
     each = blocks_on_rank(model, placed)
     worst: Number = 0.0
     for stage in stages(model, placed):
         own = share_of(model, stage, placed, each)
         total: Number = 0.0
-        if "optimizer" in held:
+        if "optimizer" in host:
             per = run.precision.master_weight_bytes + run.precision.optimizer_state_bytes + HOST_GRADIENT_BYTES
             total = total + stepped_per_rank(own, placed) * (per * (1.0 + model.companions.value_share))
-        elif "states" in held:
+        elif "states" in host:
             total = total + stepped_per_rank(own, placed) * (run.precision.optimizer_state_bytes * (1.0 + model.companions.value_share))
-        if "parameters" in held:
+        if "parameters" in host:
             total = total + weights_of(run, model, placed, own)
-        if "activations" in held:
+        if "activations" in host:
             total = total + own.kept * stage.in_flight
         worst = maximum(worst, total)
     return worst

@@ -68,25 +68,25 @@ def weights_of(run: Run, model: TrainedModel, placed: Placement, own: StageShare
     return weights
 
 
-def states_of(run: Run, model: TrainedModel, placed: Placement, own: StageShare, held: frozenset[str]) -> ModelStates:
-    """What a rank of a stage holds of the models that are trained, and of those beside them; ``held``: what is in host memory."""
+def states_of(run: Run, model: TrainedModel, placed: Placement, own: StageShare, host: frozenset[str]) -> ModelStates:
+    """What a rank of a stage holds of the models that are trained, and of those beside them; ``host``: what lies in host memory."""
     precision = run.precision
     trained = add(own.trained, own.adapters)
     weights = weights_of(run, model, placed, own)
     models = 1.0 + model.companions.value_share  # that are trained
-    if "parameters" in held:
+    if "parameters" in host:
         weights = weights * 0.0
     over, experts_over = placed.gradients_over, placed.expert_gradients_over
     stepped = stepped_per_rank(own, placed)
     gradients = divided(trained, own.trained_experts, over, experts_over)
     if model.companions.value_share:
         trained, stepped, gradients = trained * models, stepped * models, gradients * models
-    resident = 0.0 if "optimizer" in held else 1.0
+    resident = 0.0 if "optimizer" in host else 1.0
     return ModelStates(
         weights,
-        gradients * (0.0 if "gradients" in held else precision.gradient_bytes),
+        gradients * (0.0 if "gradients" in host else precision.gradient_bytes),
         stepped * (precision.master_weight_bytes * resident),
-        stepped * (precision.optimizer_state_bytes * (0.0 if "states" in held else resident)),
+        stepped * (precision.optimizer_state_bytes * (0.0 if "states" in host else resident)),
         trained,
         stepped,
         over,
@@ -104,7 +104,7 @@ class Gathered:
 
 
 def gathered_on(run: Run, model: TrainedModel, placed: Placement, own: StageShare, states: ModelStates, host: frozenset[str]) -> Gathered:
-    """What a rank of a stage holds of it; ``host``: what is held in host memory."""
+    """What a rank of a stage holds of it; ``host``: what lies in host memory."""
     rule, result, sharding = model.stack.sharding, Gathered(), run.layout.sharding
     several = indicator(placed.shard > 1)
     moved = 1.0 if "parameters" in host else several  # one rank alone gathers nothing, but what the host holds comes by blocks

@@ -139,9 +139,8 @@ def _gated(model: TrainedModel, tensor: Number) -> Number:
     mode, moments = model.how.mode, model.blocks.kinds[-1].adapted_mlp
     width = model.how.width
     inner = 3.0 * width if moments is None or not moments.again or _dropped_wide(model) else 2.0 * width
-    return (inner - _mask_gone(model)) * model.blocks.widest / tensor + (
-        model.how.residual + (width if mode == AUTOCAST else 0.0)
-    ) * model.how.hidden
+    stream = model.how.residual + (width if mode == AUTOCAST else 0.0)
+    return (inner - _mask_gone(model)) * model.blocks.widest / tensor + stream * model.how.hidden
 
 
 def _block_gradients(run: Run, model: TrainedModel, t: Number, tokens: Number) -> Number:
@@ -154,12 +153,10 @@ def _block_gradients(run: Run, model: TrainedModel, t: Number, tokens: Number) -
         # wider adapters) and of its weight. The activation's gradient comes when that input goes, where no adapter needs it twice.
         cast = mode == AUTOCAST or (model.how.adapter is not None and model.how.adapter.inner_bytes > width)
         wide = 1.0 if model.trains.mlp else 3.0 if moments is not None and moments.again and _dropped_wide(model) else 2.0
-        gone = _mask_gone(model)
+        inner = wide * width - _mask_gone(model)
+        stream = model.how.residual + (width if cast else 0.0)
         weight = width * model.blocks.largest_matrix / t if model.trains.mlp else 0.0
-        working = (
-            tokens * ((wide * width - gone) * model.blocks.widest / t + (model.how.residual + (width if cast else 0.0)) * model.how.hidden)
-            + weight
-        )
+        working = tokens * (inner * model.blocks.widest / t + stream * model.how.hidden) + weight
     elif counted and gated and moments is not None and model.how.adapter is not None and model.how.adapter.inner_bytes <= width:
         working = tokens * _gated(model, t)
     if run.method.quantization is not None:

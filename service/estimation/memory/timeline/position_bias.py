@@ -43,8 +43,8 @@ class Biases:
 def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
     """The moments in the first blocks of decoder and encoder, where checkpointing recomputes both stacks."""
     model, placed, micro = step.rank.model, step.rank.placed, step.micro
-    layer, trained = model.blocks.kinds[-1], model.trains.position_bias
-    heads = layer.layer.attention.query_heads / placed.tensor
+    kind, trained = model.blocks.kinds[-1], model.trains.position_bias
+    heads = kind.layer.attention.query_heads / placed.tensor
     bias, mask = model.how.residual * heads, model.how.width * heads
     shared = Biases(
         heads=heads,
@@ -54,7 +54,7 @@ def recomputed(step: StageStep, each: Sequence[BlockOnRank]) -> list[Moment]:
         buckets=BUCKETS if trained else 0.0,
         cross=mask * (model.lengths.decoder / placed.context * model.lengths.sequence),
         several=where(placed.micro_sequences > 1, 1.0, 0.0),
-        end=micro.in_adapted_mlp if layer.adapted_mlp is not None else micro.after_recomputing,
+        end=micro.in_adapted_mlp if kind.adapted_mlp is not None else micro.after_recomputing,
     )
     result = _encoder(step, each, shared)
     last = step.rank.stage.last
@@ -78,7 +78,7 @@ def _decoder(step: StageStep, each: Sequence[BlockOnRank], shared: Biases) -> li
     mode, kind, bias = model.how.mode, model.blocks.kinds[-1], shared.bias
     pairs = model.lengths.decoder / placed.context * model.lengths.decoder
     cross_pairs = model.lengths.decoder / placed.context * model.lengths.sequence
-    blocks = sum(count for kind, count in zip(model.blocks.kinds, stage.counts, strict=True) if kind.decoder)
+    blocks = sum(count for other, count in zip(model.blocks.kinds, stage.counts, strict=True) if other.decoder)
     left: Number = own.trained_block
     for other, block, count in zip(model.blocks.kinds, each, stage.counts, strict=True):
         if not other.decoder:

@@ -176,9 +176,7 @@ def _saved_of_one(rank: StageOnRank, micro: MicroBatch, encoded: Number) -> Numb
         kept = kept + micro.embedding_masks
     if model.stack.keeps_stage_outputs:
         kept = kept + micro.residual * (1.0 - stage.last)
-    if (
-        model.inputs.pixels and stage.first and model.outside.trained_rest
-    ):  # the patch convolution's weight wants its input for its gradient
+    if model.inputs.pixels and stage.first and model.outside.trained_rest:  # the gradient of the patch convolution's weight wants its input
         kept = add(kept, micro.cast_images)
     if model.inputs.leaf_apart and stage.first:
         kept = kept + micro.residual
