@@ -2,14 +2,20 @@
 
 A key belongs to a team and a path and is kept for 24 hours. The first request reserves it in a transaction of its own, so
 that others see it running; its answer is stored in the transaction that stores what it made, so one is never there
-without the other. A request that fails gives the key back. A reservation whose process died lapses after a minute.
+without the other. A request that fails gives the key back. A reservation lasts seconds, and the process that holds it says again
+and again that it lives: one whose process died is soon taken over. Should a living one be taken for dead (its clock is far off, or
+it was frozen), nothing is made twice: its answer is stored only if the reservation is still its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import logging
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +24,7 @@ from typing import Annotated, Any
 from fastapi import Header, Request
 from fastapi.responses import Response
 from sqlalchemy import Column, Connection, Index, Integer, PrimaryKeyConstraint, String, Table, Text, and_, delete, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from .database import Database, UtcDateTime, metadata, team_column
 from .identifiers import uuid7
@@ -26,8 +32,11 @@ from .packing import Packed
 from .problems import KeyReused, Problem, StillRunning
 from .security import Caller
 
+log = logging.getLogger(__name__)
+
 KEPT = timedelta(hours=24)
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=6)
+RENEWED_SECONDS = LEASE.total_seconds() / 4  # a beat or two may be late
 
 IdempotencyKey = Annotated[
     str | None,
@@ -48,7 +57,7 @@ idempotency_keys = Table(
     Column("key", String(255), nullable=False),
     Column("fingerprint", String(64), nullable=False),  # SHA-256 of the body as canonical JSON
     Column("holder", String(36), nullable=False),  # which request holds the reservation
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),  # while the first request is running: when it was last known to
     Column("status", Integer),  # null while the first request is running
     Column("headers", Text),
     Column("body", Packed),
@@ -129,7 +138,7 @@ class Once:
         values = {"status": answer.status, "headers": json.dumps(answer.headers), "body": body}
         done = connection.execute(update(idempotency_keys).where(self._mine()).values(values))
         if done.rowcount != 1:  # the reservation lapsed and another request took it
-            raise StillRunning(headers={"Retry-After": "1"})
+            raise StillRunning(headers={"Retry-After": str(math.ceil(LEASE.total_seconds()))})
         self.kept = True
 
     def _mine(self) -> Any:
@@ -149,16 +158,82 @@ def once(database: Database, *, team_id: str, path: str, key: str | None, docume
     if replay is not None:
         yield use
         return
+    heartbeat = _heartbeat(database)
+    heartbeat.begin(holder)
     try:
         yield use
     except BaseException:
         use.kept = False  # kept, then rolled back: the row still says that it is running
         raise
     finally:
+        heartbeat.end(holder)
         if not use.kept:
-            with database.write() as work:
-                work.connection.execute(delete(idempotency_keys).where(use._mine(), idempotency_keys.c.status.is_(None)))
-                work.commit()
+            _give_back(database, use)
+
+
+def _give_back(database: Database, use: Once) -> None:
+    """The key is free again; where the database does not answer, it lapses by itself."""
+    try:
+        with database.write() as work:
+            work.connection.execute(delete(idempotency_keys).where(use._mine(), idempotency_keys.c.status.is_(None)))
+            work.commit()
+    except (SQLAlchemyError, TimeoutError) as error:
+        log.warning("an idempotency key was not given back, it lapses in %g s: %s", LEASE.total_seconds(), type(error).__name__)
+
+
+class _Heartbeat:
+    """Says for the requests of this process that they are still running; its thread ends when there are none."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = weakref.ref(database)
+        self._held: set[str] = set()
+        self._lock = threading.Lock()
+        self._beating = False
+
+    def begin(self, holder: str) -> None:
+        """A request holds a reservation."""
+        with self._lock:
+            self._held.add(holder)
+            if not self._beating:
+                self._beating = True
+                threading.Thread(target=self._beat, args=(threading.Event(),), name="idempotency-heartbeat", daemon=True).start()
+
+    def end(self, holder: str) -> None:
+        """It holds it no longer."""
+        with self._lock:
+            self._held.discard(holder)
+
+    def _beat(self, never: threading.Event) -> None:
+        while not never.wait(RENEWED_SECONDS):
+            database = self._database()
+            with self._lock:
+                held = sorted(self._held)
+                if not held or database is None:
+                    self._beating = False
+                    return
+            try:
+                renew(database, held)
+            except (SQLAlchemyError, TimeoutError) as error:
+                log.warning("idempotency keys were not renewed: %s", type(error).__name__)
+            del database
+
+
+_heartbeats: weakref.WeakKeyDictionary[Database, _Heartbeat] = weakref.WeakKeyDictionary()
+_heartbeats_lock = threading.Lock()
+
+
+def _heartbeat(database: Database) -> _Heartbeat:
+    with _heartbeats_lock:
+        return _heartbeats.setdefault(database, _Heartbeat(database))
+
+
+def renew(database: Database, holders: Sequence[str]) -> None:
+    """The requests that hold these reservations live: nobody takes them over."""
+    table = idempotency_keys.c
+    with database.write() as work:
+        running = and_(table.holder.in_(holders), table.status.is_(None))
+        work.connection.execute(update(idempotency_keys).where(running).values(created_at=datetime.now(UTC)))
+        work.commit()
 
 
 def fingerprint(document: Any) -> str:
@@ -186,7 +261,7 @@ def _reserve(database: Database, team_id: str, path: str, key: str, mark: str, h
             pass
         with database.read() as connection:
             found = connection.execute(
-                select(table.fingerprint, table.status, table.headers, table.body).where(
+                select(table.fingerprint, table.status, table.headers, table.body, table.created_at).where(
                     table.team_id == team_id, table.path == path, table.key == key
                 )
             ).one_or_none()
@@ -195,7 +270,9 @@ def _reserve(database: Database, team_id: str, path: str, key: str, mark: str, h
         if found.fingerprint != mark:
             raise KeyReused("This idempotency key was used with another body on this path")
         if found.status is None:
-            break
+            # It has ended by then, or its process is gone; if it still lives, whoever asks again is told anew.
+            left = found.created_at + LEASE - datetime.now(UTC)
+            raise StillRunning(headers={"Retry-After": str(max(1, math.ceil(left.total_seconds())))})
         return Answer(found.status, found.body, json.loads(found.headers))
     raise StillRunning(headers={"Retry-After": "1"})
 

@@ -121,6 +121,68 @@ def test_a_reservation_whose_process_died_lapses(client: TestClient, database: D
         assert client.post("/v1/quotes", json=examples.SPEC, headers=KEY).status_code == status
 
 
+def test_retry_after_says_when_the_key_of_a_dead_process_is_free(client: TestClient, database: Database) -> None:
+    assert client.post("/v1/quotes", json=examples.SPEC, headers=KEY).status_code == 201
+    abandoned = {"status": None, "body": None, "created_at": datetime.now(UTC)}
+    with database.write() as work:
+        work.connection.execute(update(idempotency_keys).values(abandoned))
+        work.commit()
+    refused = client.post("/v1/quotes", json=examples.SPEC, headers=KEY)
+    assert refused.status_code == 409
+    assert 0 < int(refused.headers["retry-after"]) <= 6  # seconds: not a minute, as callers wait
+    time.sleep(int(refused.headers["retry-after"]))
+    assert client.post("/v1/quotes", json=examples.SPEC, headers=KEY).status_code == 201
+
+
+def test_a_request_that_runs_longer_than_a_reservation_keeps_it_while_its_process_lives(
+    client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "LEASE", timedelta(seconds=1))
+    monkeypatch.setattr(idempotency, "RENEWED_SECONDS", 0.1)
+    running, go_on = threading.Event(), threading.Event()
+    price = issuing.price
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        running.set()
+        assert go_on.wait(20)
+        return price(*arguments, **named)
+
+    monkeypatch.setattr(issuing, "price", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/v1/quotes", json=examples.SPEC, headers=KEY)
+        assert running.wait(20)
+        time.sleep(2)  # twice its reservation
+        assert client.post("/v1/quotes", json=examples.SPEC, headers=KEY).status_code == 409
+        go_on.set()
+        assert first.result().status_code == 201
+    assert count(database) == 1
+
+
+def test_one_that_was_taken_for_dead_makes_nothing_twice(client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency, "RENEWED_SECONDS", 3600)  # a process that is frozen
+    running, go_on = threading.Event(), threading.Event()
+    price = issuing.price
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        if not running.is_set():
+            running.set()
+            assert go_on.wait(20)
+        return price(*arguments, **named)
+
+    monkeypatch.setattr(issuing, "price", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/v1/quotes", json=examples.SPEC, headers=KEY)
+        assert running.wait(20)
+        with database.write() as work:
+            work.connection.execute(update(idempotency_keys).values(created_at=datetime.now(UTC) - idempotency.LEASE * 2))
+            work.commit()
+        second = client.post("/v1/quotes", json=examples.SPEC, headers=KEY)
+        go_on.set()
+        assert (second.status_code, first.result().status_code) == (201, 409)
+    assert client.post("/v1/quotes", json=examples.SPEC, headers=KEY).text == second.text
+    assert count(database) == 1
+
+
 def test_a_key_is_forgotten_after_a_day(client: TestClient, database: Database) -> None:
     first = client.post("/v1/quotes", json=examples.SPEC, headers=KEY).json()
     with database.write() as work:
