@@ -16,7 +16,6 @@ from service.kit.security import teams
 from service.kit.usage import UsageError
 from service.learning import drivers
 from service.learning.backtest import Line, replay
-from service.learning.statistics import Summary
 
 from . import history, schemas
 
@@ -70,16 +69,6 @@ def as_json(line: Line) -> dict[str, Any]:
     return {
         "engine": line.engine,
         "code": line.code,
-        **figures(line.summary),
-        "common": None if line.common is None else figures(line.common),
-    }
-
-
-def figures(summary: Summary) -> dict[str, Any]:
-    """The figures that every table of errors has."""
-    return {
-        "n": summary.n,
-        "bias": summary.bias,
-        "median_absolute_percentage_error": summary.median_absolute_percentage_error,
-        "p90_absolute_percentage_error": summary.p90_absolute_percentage_error,
+        **schemas.figures(line.summary),
+        "common": None if line.common is None else schemas.figures(line.common),
     }

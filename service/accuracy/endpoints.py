@@ -24,7 +24,7 @@ from service.learning import drivers, sharing
 from service.settings import Settings
 
 from . import backtests, history, query, repository, schemas
-from .query import LABEL, AccuracyRow, Question
+from .query import LABEL, GroupFigures, Question
 
 router = APIRouter()
 
@@ -101,12 +101,12 @@ def _labels(request: Request) -> dict[str, str]:
     return found
 
 
-def _accuracy_row(row: AccuracyRow) -> dict[str, Any]:
+def _accuracy_row(row: GroupFigures) -> dict[str, Any]:
     summary = row.summary
     return {
         "group": row.group,
         "code": row.code,
-        **backtests.figures(summary),
+        **schemas.figures(summary),
         "interval_coverage": summary.interval_coverage,
         "coverage_low": summary.coverage_low,
         "coverage_high": summary.coverage_high,

@@ -56,7 +56,7 @@ class Drifted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyRow:
+class GroupFigures:
     """The figures of one group and code. ``drift`` is None where too few runs tell."""
 
     group: dict[str, str | None]
@@ -67,7 +67,7 @@ class AccuracyRow:
     change: Drifted | None
 
 
-def answer(connection: Connection, question: Question, now: datetime) -> list[AccuracyRow]:
+def answer(connection: Connection, question: Question, now: datetime) -> list[GroupFigures]:
     """The rows, by group and code."""
     begin = history.since(question.window_days, now)
     counts = _counts(connection, question, begin)
@@ -167,7 +167,7 @@ def _lasting(question: Question) -> tuple[str, ...]:
     return tuple(name for name in question.group_by if name not in PERIODS)
 
 
-def _exact(question: Question, rows: list[Mapping[str, Any]]) -> list[AccuracyRow]:
+def _exact(question: Question, rows: list[Mapping[str, Any]]) -> list[GroupFigures]:
     grouped: dict[tuple[Group, str], list[Verdict]] = {}
     for row in rows:
         group = _group(question, row, row["observed_at"].date(), question.group_by)
@@ -186,10 +186,10 @@ def _order(key: tuple[Group, str]) -> tuple[Any, ...]:
     return (*((value is None, value or "") for value in group), code)
 
 
-def _row(question: Question, group: Group, code: str, summary: Summary, drifts: Drifts, *, exact: bool) -> AccuracyRow:
+def _row(question: Question, group: Group, code: str, summary: Summary, drifts: Drifts, *, exact: bool) -> GroupFigures:
     named = dict(zip(question.group_by, group, strict=True))
     alarm, change = drifts.of(named, code)
-    return AccuracyRow(group=named, code=code, summary=summary, exact=exact, drift=alarm, change=change)
+    return GroupFigures(group=named, code=code, summary=summary, exact=exact, drift=alarm, change=change)
 
 
 class Drifts:
@@ -235,7 +235,7 @@ def _drifts(question: Question, rows: Iterable[Mapping[str, Any]]) -> Drifts:
     return found
 
 
-def _from_histograms(connection: Connection, question: Question, begin: datetime | None, drifts: Drifts) -> list[AccuracyRow]:
+def _from_histograms(connection: Connection, question: Question, begin: datetime | None, drifts: Drifts) -> list[GroupFigures]:
     t = accuracy_daily.c
     keys = [name for name in question.group_by if name in history.KEYS]
     labels = [name for name in question.group_by if name.startswith(LABEL)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from service.kit.documents import RequestModel
+from service.learning.statistics import Summary
 
 WINDOW = r"^[1-9][0-9]{0,3}[dw]$"
 
@@ -26,6 +27,16 @@ class Figures(BaseModel):
     bias: float = Field(description="Median of ln(measured / estimated).")
     median_absolute_percentage_error: float = Field(description="The error that half of the runs stay below.")
     p90_absolute_percentage_error: float = Field(description="The error that nine of ten runs stay below.")
+
+
+def figures(summary: Summary) -> dict[str, Any]:
+    """The figures that every table of errors has."""
+    return {
+        "n": summary.n,
+        "bias": summary.bias,
+        "median_absolute_percentage_error": summary.median_absolute_percentage_error,
+        "p90_absolute_percentage_error": summary.p90_absolute_percentage_error,
+    }
 
 
 class AccuracyRow(Figures):

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class QuotedItem:
     """One item of the quote."""
 
     code: str
@@ -23,7 +23,7 @@ class Estimate:
 class Quoted:
     """The quoted run."""
 
-    items: Mapping[str, Estimate] = field(default_factory=dict)  # in the quote's order
+    items: Mapping[str, QuotedItem] = field(default_factory=dict)  # in the quote's order
     steps: float | None = None
     device_count: int | None = None
     device_memory_bytes: float | None = None  # as the driver reports it
@@ -42,7 +42,7 @@ def quoted(document: Mapping[str, Any], device_memory_bytes: float | None = None
     hardware = spec.get("hardware") or {}
     override = (hardware.get("device_override") or {}).get("memory_bytes")
     return Quoted(
-        items={entry["code"]: _estimate(entry) for entry in document.get("items") or ()},
+        items={entry["code"]: _item(entry) for entry in document.get("items") or ()},
         steps=resolved.get("steps"),
         device_count=hardware.get("device_count"),
         device_memory_bytes=override or device_memory_bytes,
@@ -51,9 +51,9 @@ def quoted(document: Mapping[str, Any], device_memory_bytes: float | None = None
     )
 
 
-def _estimate(entry: Mapping[str, Any]) -> Estimate:
+def _item(entry: Mapping[str, Any]) -> QuotedItem:
     uncalibrated = entry.get("uncalibrated")
-    return Estimate(
+    return QuotedItem(
         code=entry["code"],
         expected=entry.get("expected"),
         low=entry.get("low"),

@@ -90,7 +90,7 @@ class Priced:
     def _document(self) -> bytes:
         document = {key: value for key, value in self.quote.items() if key not in repository.ENVELOPE}
         document["pilot"] = {"measurements": self.pilot} if self.pilot else None
-        return documents.encode(document, quoting.total(document))
+        return documents.encode(document, quoting.sum_of_numbers(document))
 
     def to_store(self, team_id: str, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""

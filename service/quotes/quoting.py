@@ -64,8 +64,8 @@ def document(
     }
 
 
-def total(quote: Mapping[str, Any]) -> float:
-    """A sum of every number of a quote that was computed: not finite where one of them is not."""
+def sum_of_numbers(quote: Mapping[str, Any]) -> float:
+    """A sum of every number of a quote that was computed, to see at once that all are finite: it is not where one of them is not."""
     items, phases = quote["items"], quote["memory_phases"]
     figures: list[Any] = [sum(filter(None, map(itemgetter(name), items))) for name in ("expected", "lower_bound", "low", "high")]
     figures += [item["factor"] + item["uncalibrated"] for item in items if "factor" in item]

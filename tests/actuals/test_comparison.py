@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.actuals.comparing import compare, observe
 from service.actuals.comparison import current, grouped
 from service.actuals.measurement import Measurement
-from service.actuals.quoted import Estimate, Quoted
+from service.actuals.quoted import Quoted, QuotedItem
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def quoted(**changes: Any) -> Quoted:
         "memory.peak_reserved": 66e9,
         "memory.peak_process": 68e9,
     }
-    items = {code: Estimate(code=code, expected=v, low=0.9 * v, high=1.2 * v, uncalibrated=v) for code, v in expected.items()}
+    items = {code: QuotedItem(code=code, expected=v, low=0.9 * v, high=1.2 * v, uncalibrated=v) for code, v in expected.items()}
     return Quoted(items=items, steps=1000, device_count=8, device_memory_bytes=85e9, interval_coverage=0.8, **changes)
 
 

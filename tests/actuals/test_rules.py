@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from service.actuals.measurement import FLAGS, Attempt, Value
-from service.actuals.quoted import Estimate, Quoted
+from service.actuals.quoted import Quoted, QuotedItem
 from service.actuals.rules import flagged, impossible
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUOTED = Quoted(
     items={
-        code: Estimate(code=code, expected=expected, lower_bound=bound)
+        code: QuotedItem(code=code, expected=expected, lower_bound=bound)
         for code, expected, bound in (
             ("time.step", 10.0, 4.0),
             ("device_hours.run", 100.0, None),
