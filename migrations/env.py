@@ -6,7 +6,7 @@ from alembic import context
 from sqlalchemy import Connection, event, text
 
 from service.kit.database import make_engine
-from service.kit.migration import LOCK_NUMBER, METADATA
+from service.kit.migration import LOCK_NUMBER, METADATA, refuse_loss, rows
 
 LOCK_TIMEOUT_SECONDS = 30
 
@@ -25,7 +25,11 @@ def _run(connection: Connection) -> None:
             compare_type=True,
             transaction_per_migration=False,
         )
+        may_lose = context.config.attributes.get("discard", True)
+        before = {} if may_lose else rows(connection)
         context.run_migrations()
+        if not may_lose:
+            refuse_loss(before, rows(connection))
         if sqlite:
             orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
             if orphans:

@@ -17,19 +17,18 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
+from .kit.problems import is_not_migrated
 from .kit.usage import UsageError
 from .settings import Settings
 
 log = logging.getLogger("runquote")
-
-_NOT_MIGRATED = ("42P01", "42703")  # PostgreSQL: no such table, no such column
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the exit status."""
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands = ("serve", "migrate", "keys", "teams", "openapi", "backtest", "rebuild-accuracy")
+    commands = ("serve", "migrate", "downgrade", "keys", "teams", "openapi", "backtest", "rebuild-accuracy")
     if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
         given.insert(0, "serve")
     options = parser.parse_args(given)
@@ -40,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         for line in str(error).splitlines():
             print(f"runquote: {line}", file=sys.stderr)
-        return 2
+        return error.exit_status
     except (OperationalError, ProgrammingError) as error:
-        if isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) not in _NOT_MIGRATED:
+        if isinstance(error, ProgrammingError) and not is_not_migrated(error):
             raise
         told = str(error.orig).partition("\n")[0]
         print(f"runquote: the database (RUNQUOTE_DATABASE_URL; `migrate` brings it up to date) says: {told}", file=sys.stderr)
@@ -74,6 +73,15 @@ def _parser() -> argparse.ArgumentParser:
     migrate = commands.add_parser("migrate", help="bring the database up to date", description="Bring the database up to date.")
     migrate.add_argument("revision", nargs="?", default="head", help="the revision to go up to (default: the newest)")
     migrate.set_defaults(run=_migrate)
+
+    downgrade = commands.add_parser(
+        "downgrade",
+        help="take the database back to an earlier revision",
+        description="Take the database back to an earlier revision, for an earlier service. Refused where rows would be lost.",
+    )
+    downgrade.add_argument("revision", help="the revision to go back to; `base` empties the database")
+    downgrade.add_argument("--discard", action="store_true", help="lose the rows that the earlier revision has no place for")
+    downgrade.set_defaults(run=_downgrade)
 
     keys = commands.add_parser("keys", help="make, list and revoke API keys", description="API keys of teams.")
     actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -235,6 +243,15 @@ def _migrate(options: argparse.Namespace) -> int:
     settings = _settings(options)
     telemetry.set_up_logging(settings.log_level)
     _bring_up(settings, options.revision)
+    return 0
+
+
+def _downgrade(options: argparse.Namespace) -> int:
+    from .kit import migration, telemetry
+
+    settings = _settings(options)
+    telemetry.set_up_logging(settings.log_level)
+    migration.downgrade(settings.url, options.revision, discard=options.discard)
     return 0
 
 

@@ -195,7 +195,7 @@ def test_wrong_commands_are_refused_in_words(
     assert capsys.readouterr().err
 
 
-COMMANDS = ["", "serve", "migrate", "keys", "keys create", "keys list", "keys revoke", "openapi", "backtest"]
+COMMANDS = ["", "serve", "migrate", "downgrade", "keys", "keys create", "keys list", "keys revoke", "openapi", "backtest"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, Connection, inspect, text
+from sqlalchemy import URL, Connection, func, inspect, select, table, text
 
 from .database import make_engine, metadata
-from .usage import UsageError
+from .usage import NewerDatabase, UsageError
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -23,12 +23,13 @@ LOCK_NUMBER = 0x52756E71  # any number, the same in every process: "Runq"
 FOLDER = Path(__file__).resolve().parents[2] / "migrations"
 
 
-def _config(url: URL | None = None) -> Config:
+def _config(url: URL | None = None, *, discard: bool = True) -> Config:
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes["url"] = url
+    config.attributes["discard"] = discard
     return config
 
 
@@ -37,17 +38,48 @@ def upgrade(url: URL, revision: str = "head") -> None:
     from alembic import command
     from alembic.util import CommandError
 
+    _refuse_newer(url)
     try:
         command.upgrade(_config(url), revision)
     except CommandError as error:  # a revision that there is not, or a database of a newer service
         raise UsageError(str(error)) from error
 
 
-def downgrade(url: URL, revision: str) -> None:
-    """Take a database back to a revision; `base` empties it."""
+def downgrade(url: URL, revision: str, *, discard: bool = False) -> None:
+    """Take a database back to a revision; `base` empties it. Where rows would be lost, only with `discard`."""
     from alembic import command
+    from alembic.util import CommandError
 
-    command.downgrade(_config(url), revision)
+    _refuse_newer(url)
+    try:
+        command.downgrade(_config(url, discard=discard), revision)
+    except CommandError as error:
+        raise UsageError(str(error)) from error
+
+
+def rows(connection: Connection) -> dict[str, int]:
+    """How many rows each table has that callers filled; teams are made by the history itself."""
+    names = set(inspect(connection).get_table_names()) - {"alembic_version", "teams"}
+    return {name: connection.execute(select(func.count()).select_from(table(name))).scalar_one() for name in sorted(names)}
+
+
+def refuse_loss(before: dict[str, int], after: dict[str, int]) -> None:
+    """Raise where tables lost rows; the transaction is rolled back with it."""
+    lost = [f"{count - after.get(name, 0)} of {name}" for name, count in before.items() if after.get(name, 0) < count]
+    if lost:
+        raise UsageError(f"rows would be lost ({', '.join(lost)}): make a backup and say --discard")
+
+
+def _refuse_newer(url: URL) -> None:
+    """An older service does not touch the database of a newer one: it would write what the newer one does not expect."""
+    engine = make_engine(url, connections=1)
+    try:
+        with engine.connect() as connection:
+            found = current(connection)
+    finally:
+        engine.dispose()
+    if found is not None and found > head():
+        raise NewerDatabase(f"the database is at migration {found}, this service knows {head()} at most: run the newer service")
 
 
 def ensure_newest(url: URL) -> None:
@@ -55,10 +87,10 @@ def ensure_newest(url: URL) -> None:
     engine = make_engine(url, connections=1)
     try:
         with engine.connect() as connection:
-            expected = current(connection) == head()
+            found = current(connection)
     finally:
         engine.dispose()
-    if not expected:
+    if found != head():
         upgrade(url)
 
 

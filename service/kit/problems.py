@@ -223,9 +223,18 @@ async def _on_http(request: Request, error: Exception) -> Response:
     return Response(json.dumps(body), error.status_code, error.headers, MEDIA_TYPE)
 
 
+_NOT_MIGRATED = ("42P01", "42703")  # PostgreSQL: no such table, no such column
+
+
+def is_not_migrated(error: DBAPIError) -> bool:
+    """Whether PostgreSQL lacks a table or column that the code expects; SQLite says so with an `OperationalError`."""
+    return getattr(error.orig, "sqlstate", None) in _NOT_MIGRATED
+
+
 async def _on_database(request: Request, error: Exception) -> Response:
     """The database is away, busy or full of locks: try again. Anything else it says (a constraint, a type) is our fault."""
-    if isinstance(error, DBAPIError) and not isinstance(error, OperationalError | InterfaceError) and not error.connection_invalidated:
+    away = not isinstance(error, DBAPIError) or isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+    if not away and not (isinstance(error, DBAPIError) and is_not_migrated(error)):
         log.error("request failed", exc_info=error, extra={"request_id": request.scope.get("request_id")})
         return failure(request)
     log.warning("database unavailable: %s", type(error).__name__, exc_info=error, extra={"request_id": request.scope.get("request_id")})

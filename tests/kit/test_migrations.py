@@ -19,8 +19,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, inspect, text
 from starlette.testclient import TestClient
 
+from service.__main__ import main
 from service.app import create_app
-from service.kit import migration
+from service.kit import migration, telemetry
 from service.kit.database import make_engine, metadata
 from service.quotes import examples
 from tests.conftest import settings_for
@@ -91,7 +92,7 @@ def test_up_down_up_on_a_populated_database(empty_database_url: URL, plain: Engi
         before = counts(connection)
     assert before["quotes"] == 2
     for revision in [*revisions[1:], "base"]:
-        migration.downgrade(empty_database_url, revision)
+        migration.downgrade(empty_database_url, revision, discard=True)
         with plain.connect() as connection:
             left = counts(connection)
         kept = {name: rows for name, rows in left.items() if name in before}
@@ -141,7 +142,7 @@ def test_quotes_stored_before_they_were_compressed_answer_the_same(empty_databas
     before = answers()
     with plain.connect() as connection:
         known = connection.execute(figures).all()
-    migration.downgrade(empty_database_url, "0004")
+    migration.downgrade(empty_database_url, "0004", discard=True)
     with plain.connect() as connection:
         stored = {row.id: json.loads(row.document) for row in connection.execute(text("SELECT id, document FROM quotes"))}
         rows = connection.execute(text("SELECT quote_id, code, expected, low, high, basis FROM quote_items ORDER BY position")).all()
@@ -171,6 +172,48 @@ def test_a_migration_that_would_leave_orphans_is_refused(empty_database_url: URL
     monkeypatch.undo()
     with plain.connect() as connection:
         assert counts(connection)["quotes"] == 2
+
+
+def test_a_downgrade_that_would_lose_rows_is_refused_and_changes_nothing(
+    empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migration.upgrade(empty_database_url)
+    populate(empty_database_url)
+    with plain.connect() as connection:
+        before = counts(connection)
+    monkeypatch.setattr(telemetry, "set_up_logging", lambda _: None)  # it is of the whole process
+    monkeypatch.setenv("RUNQUOTE_DATABASE_URL", empty_database_url.render_as_string(hide_password=False))
+    assert before["measurements"] == 1
+    assert main(["downgrade", "0001"]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("runquote: ")]
+    assert len(told) == 1 and "1 of measurements" in told[0] and "--discard" in told[0]
+    with plain.connect() as connection:
+        assert counts(connection) == before and migration.current(connection) == migration.head()
+    assert main(["downgrade", "0001", "--discard"]) == 0
+    with plain.connect() as connection:
+        assert migration.current(connection) == "0001"
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--port", "0"], ["migrate"], ["downgrade", "0001"], ["keys", "create", "--team", "t", "--scope", "admin"]]
+)
+def test_an_older_service_leaves_a_newer_database_alone_and_says_so(
+    empty_database_url: URL, plain: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    migration.upgrade(empty_database_url)
+    with plain.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    monkeypatch.setattr(telemetry, "set_up_logging", lambda _: None)  # it is of the whole process
+    monkeypatch.setenv("RUNQUOTE_DATABASE_URL", empty_database_url.render_as_string(hide_password=False))
+    assert main(command) == 3
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("runquote: ")]
+    assert len(told) == 1 and "9999" in told[0]
+
+
+def test_a_table_that_is_missing_is_503_on_both(empty_database_url: URL) -> None:
+    with TestClient(create_app(settings_for(empty_database_url))) as client:
+        answer = client.get("/v1/quotes")
+        assert answer.status_code == 503 and answer.headers["retry-after"]
 
 
 def test_two_migrators_at_once(empty_database_url: URL, plain: Engine) -> None:
