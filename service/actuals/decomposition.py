@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from .comparison import Row, current, steps_reached
+from .comparison import Row, comparable, current, steps_reached
 from .measurement import Measurement
 from .quoted import Quoted
 
@@ -119,15 +119,17 @@ def _operations(quoted: Quoted, by_code: Mapping[str, Row], values: Sequence[Mea
 
 
 def lost_attempts(values: Sequence[Measurement]) -> dict[str, Any]:
-    """Attempts that did not complete, and the device-hours they took where those were measured."""
-    lost = {(v.source, v.job_id, v.attempt) for v in values if v.outcome != "completed"}
-    hours: dict[tuple[str, str], list[float]] = {}
-    for value in values:
-        if value.code == "device_hours.run" and value.basis != "utilized" and value.outcome != "completed":
-            hours.setdefault((value.source, value.method), []).append(value.value)
-    # Several sources may have measured the same attempts: the one that saw most of them speaks.
-    best = max((math.fsum(found) for found in hours.values()), default=None)
-    return {"attempts": len(lost), "device_hours": best}
+    """Tries that did not complete, and the device-hours they took where those were measured.
+
+    A try is known by its number. Several sources (a scheduler, a metrics server) that measured one saw the same devices, so each try
+    counts once, with the largest figure that anybody has of it: added over sources, an hour would be lost as often as it was seen.
+    """
+    lost = [value for value in values if value.outcome != "completed"]
+    hours: dict[int, float] = {}
+    for value in lost:
+        if value.code == "device_hours.run" and comparable(value.code, value.scope, value.basis) is None:
+            hours[value.attempt] = max(value.value, hours.get(value.attempt, 0.0))
+    return {"attempts": len({value.attempt for value in lost}), "device_hours": math.fsum(hours.values()) if hours else None}
 
 
 def waits_seconds(values: Sequence[Measurement]) -> float | None:

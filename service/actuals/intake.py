@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.estimation.codes import CODES
-from service.kit.documents import nearest
+from service.kit.documents import MAXIMUM_FAULTS, MAXIMUM_HINTS, nearest
 from service.kit.problems import Fault, Invalid
 
 from . import codes, rules
@@ -109,7 +109,7 @@ def check(intake: Intake, quoted: Quoted, document: bool) -> Intake:
     for attempt in intake.attempts:
         for index, value in enumerate(attempt.values):
             if not codes.known(value.code, quoted.items):
-                near = nearest(value.code, sorted({*CODES, *quoted.items}))
+                near = nearest(value.code, sorted({*CODES, *quoted.items})) if len(faults) < MAXIMUM_HINTS else ""
                 faults.append(Fault(f"/measurements/{index}/code", "no such item" + near))
         for found in rules.impossible(attempt, quoted):
             if document:
@@ -121,7 +121,7 @@ def check(intake: Intake, quoted: Quoted, document: bool) -> Intake:
             faults.append(Fault("/measurements", "no measurement, and not started_at, ended_at and device_count that would give one"))
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise Invalid(f"{faults[0].pointer or 'the body'}: {faults[0].detail}{more}", errors=faults[:50])
+        raise Invalid(f"{faults[0].pointer or 'the body'}: {faults[0].detail}{more}", errors=faults[:MAXIMUM_FAULTS])
     attempts = (attempt if attempt.values else replace(attempt, values=_window(attempt)) for attempt in intake.attempts)
     return replace(intake, attempts=tuple(rules.flagged(attempt, quoted) for attempt in attempts))
 

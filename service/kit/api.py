@@ -17,12 +17,14 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from .database import Database
-from .documents import nearest
+from .documents import MAXIMUM_HINTS, nearest
 from .problems import MEDIA_TYPE, Fault, Invalid, Problem, problem_types
 from .security import identify
 
 BODY = (400, 413, 415)  # what may be wrong with a body before its values are looked at
 Documented = dict[int | str, dict[str, Any]]
+
+MAXIMUM_PARAMETER_FAULTS = 20  # that a problem tells
 
 _REFERENCE = "#/components/schemas/{model}"
 _request_models: dict[str, type[BaseModel]] = {}
@@ -102,18 +104,21 @@ async def known_parameters(request: Request) -> None:
         return
     await identify(request)  # who has no key is told that first, and nothing else
     names, prefixes = _names(request.scope["route"])
-    faults = []
+    faults: list[Fault] = []
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
+        if len(faults) >= MAXIMUM_PARAMETER_FAULTS:
+            break
         if name not in names and not name.startswith(prefixes or ("\0",)):
-            faults.append(Fault("", "unknown parameter" + nearest(name, [*names, *prefixes]), name[:100]))
+            hint = nearest(name, [*names, *prefixes]) if len(faults) < MAXIMUM_HINTS else ""
+            faults.append(Fault("", "unknown parameter" + hint, name[:100]))
         elif "\0" in value or "\0" in name:
             faults.append(Fault("", "the text holds a NUL", name[:100].replace("\0", "?")))
         elif name in seen and not names.get(name, False):
             faults.append(Fault("", "given more than once", name[:100]))
         seen.add(name)
     if faults:
-        raise Invalid(f"{faults[0].parameter}: {faults[0].detail}", errors=faults[:20])
+        raise Invalid(f"{faults[0].parameter}: {faults[0].detail}", errors=faults)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -13,8 +13,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -29,10 +31,15 @@ from .security import identify
 JSON = "application/json"
 
 MAXIMUM_DEPTH = 64
-MAXIMUM_FAULTS = 50
+MAXIMUM_KEYS = 10_000  # of one object: the longest summary of a tracker has a few thousand
+MAXIMUM_FAULTS = 50  # that a problem tells
+MAXIMUM_REFUSED = 10_000  # values of one body that are looked at one by one; beyond them it is another document than was asked for
+MAXIMUM_HINTS = 10  # faults of a problem that are told the nearest name
+MAXIMUM_COMPARED = 60  # characters of an unknown name; the longest known one has fewer
 MAXIMUM_POINTER = 500
 MAXIMUM_NAMES = 6  # that an unknown one may stand for
 _INTEGER_LIMIT = 2**63  # bytes and tokens are 64-bit; larger amounts (FLOPs) are floats
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 _HARMFUL_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -120,17 +127,28 @@ JsonBody = Annotated[Body, Depends(read_body)]
 
 def parse(content: bytes) -> Any:
     """A JSON document from bytes; raises `MalformedBody` (not JSON) or `Invalid` (JSON with a value that is refused)."""
-    document, faults = examine(content)
-    if faults:
-        raise Invalid(faults[0].detail, errors=faults[:MAXIMUM_FAULTS])
+    document, faults = _examined(content)
+    if found := list(islice(faults, MAXIMUM_FAULTS)):
+        raise Invalid(found[0].detail, errors=found)
     return document
 
 
 def examine(content: bytes) -> tuple[Any, list[Fault]]:
-    """A JSON document and every value in it that is refused; raises where it is not JSON or has no bottom."""
+    """A JSON document and every value in it that is refused; raises where it is not JSON, has no bottom, or too much is refused."""
+    document, faults = _examined(content)
+    found = list(islice(faults, MAXIMUM_REFUSED + 1))
+    if len(found) > MAXIMUM_REFUSED:
+        raise _too_many()
+    return document, found
+
+
+def _examined(content: bytes) -> tuple[Any, Iterator[Fault]]:
+    """The document, and the walk that finds what is refused in it."""
     bad: list[_Bad] = []
 
     def refuse(detail: str, text: str = "") -> _Bad:
+        if len(bad) >= MAXIMUM_REFUSED:
+            raise _too_many()
         bad.append(_Bad(detail, text))
         return bad[-1]
 
@@ -151,7 +169,9 @@ def examine(content: bytes) -> tuple[Any, list[Fault]]:
     def constant(_: str) -> Any:
         raise MalformedBody("NaN and infinities are not JSON")
 
-    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(entries: list[tuple[str, Any]]) -> Any:
+        if len(entries) > MAXIMUM_KEYS:
+            return refuse(f"an object may have {MAXIMUM_KEYS} keys")
         found = dict(entries)
         if len(found) == len(entries):
             return found
@@ -173,42 +193,64 @@ def examine(content: bytes) -> tuple[Any, list[Fault]]:
         raise _nested() from error
     deep = content.count(b"[") + content.count(b"{") > MAXIMUM_DEPTH
     harmful = bad or deep or _HARMFUL_ESCAPE.search(content)
-    return document, list(_faults(document)) if harmful else []
+    return document, _faults(document) if harmful else iter(())
 
 
 def _nested() -> Invalid:
-    detail = f"nested deeper than {MAXIMUM_DEPTH} levels"
+    return _whole(f"nested deeper than {MAXIMUM_DEPTH} levels")
+
+
+def _too_many() -> Invalid:
+    return _whole(f"more than {MAXIMUM_REFUSED} values of the body are refused")
+
+
+def _whole(detail: str) -> Invalid:
+    """What is wrong with a body as a whole."""
     return Invalid(detail, errors=[Fault("", detail)])
 
 
 def _faults(document: Any) -> Iterator[Fault]:
-    """Every value of a document that is refused; walked without recursion."""
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((), document)]
-    while stack:
-        path, node = stack.pop()
+    """Every value of a document that is refused, in its order; walked without recursion, and in the memory of its depth."""
+    path: list[str | int] = []
+    walks: list[Iterator[tuple[str | int, Any]]] = []
+    node = document
+    while True:
         if len(path) > MAXIMUM_DEPTH:
             raise _nested()
-        if isinstance(node, dict):
-            if isinstance(node, _Object):
-                yield Fault(pointer((*path, node.repeated)), "the key stands twice in its object")
-            for key, value in node.items():
-                if not _storable(key):
-                    yield Fault(pointer(path), "a key holds a NUL or half of a surrogate pair")
-                stack.append(((*path, key), value))
-        elif isinstance(node, list):
-            stack.extend(((*path, index), value) for index, value in enumerate(node) if not isinstance(value, int | float))
-        elif isinstance(node, str):
+        if isinstance(node, str):
             if not _storable(node):
                 yield Fault(pointer(path), "the text holds a NUL or half of a surrogate pair")
         elif isinstance(node, _Bad):
             yield Fault(pointer(path), node.detail)
+        elif isinstance(node, dict | list):
+            if isinstance(node, _Object):
+                yield Fault(pointer((*path, node.repeated)), "the key stands twice in its object")
+            walks.append(_children(node))
+            path.append("")
+        while walks:
+            if (child := next(walks[-1], None)) is not None:
+                path[-1], node = child
+                break
+            walks.pop()
+            path.pop()
+        if not walks:
+            return
+        if isinstance(path[-1], str) and not _storable(path[-1]):
+            yield Fault(pointer(path[:-1]), "a key holds a NUL or half of a surrogate pair")
+
+
+def _children(node: dict[str, Any] | list[Any]) -> Iterator[tuple[str | int, Any]]:
+    """What stands in an object or a list; numbers of a list need no look."""
+    if isinstance(node, dict):
+        return iter(node.items())
+    return ((index, value) for index, value in enumerate(node) if not isinstance(value, int | float))
 
 
 def _storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return _NOT_STORABLE.search(text) is None
 
 
-def pointer(path: tuple[str | int, ...]) -> str:
+def pointer(path: Sequence[str | int]) -> str:
     """A JSON Pointer (RFC 6901), cut where a hostile key makes it long."""
     text = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return text[:MAXIMUM_POINTER].encode("utf-8", "replace").decode()
@@ -247,12 +289,17 @@ def validate(model: type[Model], document: Any, at: tuple[str | int, ...] = ()) 
 
 def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, at: tuple[str | int, ...] = ()) -> Invalid:
     """A model's refusal as a problem: pointers that lead into the document, and the nearest name of an unknown field."""
+    if error.error_count() > MAXIMUM_REFUSED:
+        return Invalid(_too_many().detail, errors=[Fault(pointer(at), f"more than {MAXIMUM_REFUSED} values are refused")])
     faults: dict[tuple[str, str], Fault] = {}
+    hints = 0
     for entry in error.errors(include_url=False, include_input=False, include_context=True):
         path = _into(document, entry["loc"])
         detail = entry["msg"].removeprefix("Value error, ")
         if entry["type"] == "extra_forbidden":
-            detail = "unknown field" + nearest(str(path[-1]), known_fields(model, path[:-1]))
+            # To look for names takes longer than anything else that is done with a bad value, and nobody reads a hundred.
+            hints += 1
+            detail = "unknown field" + (nearest(str(path[-1]), known_fields(model, path[:-1])) if hints <= MAXIMUM_HINTS else "")
         fault = Fault(pointer((*at, *path)), detail)
         faults.setdefault((fault.pointer, fault.detail), fault)
     found = list(faults.values())
@@ -262,17 +309,33 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
     return Invalid(summary + more, errors=found[:MAXIMUM_FAULTS])
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
     """What to add to "unknown ...": the known name that is nearest, however far, or those that a short form may stand for."""
-    wanted = name[:100].lower()
+    return _nearest(name[:MAXIMUM_COMPARED].lower(), tuple(known))
+
+
+@lru_cache(maxsize=4096)
+def _nearest(wanted: str, known: tuple[str, ...]) -> str:
     words = _words(wanted)
     # "A100" may be several devices, and "a10-24gb", the nearest in letters, is none of them.
     longer = [entry for entry in known if words and words <= _words(entry.lower())]
-    near = difflib.get_close_matches(wanted, longer or known, n=MAXIMUM_NAMES, cutoff=0.0)
     if len(longer) > 1:
+        near = difflib.get_close_matches(wanted, longer, n=MAXIMUM_NAMES, cutoff=0.0)
         more = f" and {len(longer) - len(near)} more" if len(longer) > len(near) else ""
         return "; known ones are " + ", ".join(f"'{entry}'" for entry in near) + more
-    return f"; the nearest known one is '{near[0]}'" if near else ""
+    found = _closest(wanted, longer or known)
+    return f"; the nearest known one is '{found}'" if found else ""
+
+
+def _closest(wanted: str, known: Sequence[str]) -> str | None:
+    """The name most like another; of equally like ones the last in the alphabet. Names that cannot be are not compared in full."""
+    matcher = difflib.SequenceMatcher(a="", b=wanted)
+    best, found = -1.0, None
+    for entry in sorted(known, reverse=True):
+        matcher.set_seq1(entry)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
+            best, found = ratio, entry
+    return found
 
 
 def _words(name: str) -> set[str]:

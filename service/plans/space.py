@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.kit.documents import nearest
+from service.kit.documents import dump, nearest
 from service.kit.problems import Invalid, invalid
 
 # Fields that broadcast: they are arrays in a pass.
@@ -99,7 +99,7 @@ def read(free: Mapping[str, Sequence[Any]]) -> Space:
             raise invalid(pointer, "is not a field that can be searched" + nearest(name, [*AXES, *CHOICES]))
         if not values:
             raise invalid(pointer, "has no value to try")
-        distinct = [value for index, value in enumerate(values) if value not in values[:index]]
+        distinct = list({dump(value): value for value in values}.values())
         if name in AXES:
             bad = next((i for i, v in enumerate(values) if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v <= 2**31), None)
             if bad is not None:

@@ -84,10 +84,13 @@ def compute_speedup(body: JsonBody, caller: Caller = allow("quotes:read", "quote
     """The stages that are not named take as long as before."""
     asked = body.read(SpeedupRequest)
     known = sorted(asked.stage_seconds)
+    unknown = [name for name in asked.speedups if name not in asked.stage_seconds]
     faults = [
-        Fault(documents.pointer(("speedups", name)), "no such stage in stage_seconds" + documents.nearest(name, known))
-        for name in asked.speedups
-        if name not in asked.stage_seconds
+        Fault(
+            documents.pointer(("speedups", name)),
+            "no such stage in stage_seconds" + (documents.nearest(name, known) if index < documents.MAXIMUM_HINTS else ""),
+        )
+        for index, name in enumerate(unknown[: documents.MAXIMUM_FAULTS])
     ]
     if faults:
         raise Invalid("speedups: a stage that stage_seconds does not have", errors=faults)

@@ -281,6 +281,23 @@ def test_operations_name_what_was_lost() -> None:
     assert {"code": "time.evaluation", "estimated": 1_500.0, "measured": 1_800.0} in operations["detail"]["parts"]
 
 
+def test_a_try_that_several_sources_saw_is_lost_once() -> None:
+    """Tries 1 and 2 as three sources saw them: 100 + 50 hours of devices, of which 300 are stored; of try 3 one source knows alone."""
+    lost = {"outcome": "failed", "covers": ("training",)}
+    answer = compare(
+        quoted(),
+        [
+            value("device_hours.run", 100.0, attempt=1, source="slurm", **lost),
+            value("device_hours.run", 98.0, attempt=1, source="prometheus", **lost),
+            value("device_hours.run", 50.0, attempt=2, source="slurm", **lost),
+            value("device_hours.run", 49.0, attempt=2, source="kubernetes", **lost),
+            value("device_hours.run", 3.0, attempt=2, source="prometheus", basis="utilized", method="weighted", **lost),
+            value("device_hours.run", 7.0, attempt=3, source="kubernetes", **lost),
+        ],
+    )
+    assert answer["attempts"] == {"lost": 3, "lost_device_hours": 157.0, "waits_seconds": None}
+
+
 def test_what_an_attempt_covers_decides_what_it_speaks_of() -> None:
     """Evaluation alone says nothing of the run, but its own time and a file's size count."""
     covers = ("evaluation", "checkpointing")

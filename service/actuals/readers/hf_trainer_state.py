@@ -17,9 +17,9 @@ def read(document: Any, hints: Hints) -> Reading:
         raise Unreadable("trainer_state.json has a list `log_history`", "/log_history")
     rows = objects(history)
     into = Collector()
-    summaries = [row for row in rows if number(row.get("train_runtime"))]
+    summaries = [index for index, row in enumerate(rows) if number(row.get("train_runtime"))]
     if summaries:
-        training_values(summaries[-1], into, evaluation_seconds=_evaluation_seconds(rows, summaries))
+        training_values(rows[summaries[-1]], into, evaluation_seconds=_evaluation_seconds(rows, summaries))
     else:
         into.ignore("/log_history", "no train_runtime: a checkpoint of an unfinished run has no times")
     if not any(value.code == "tokens.tensor_positions" for value in into.values):
@@ -39,12 +39,12 @@ def read(document: Any, hints: Hints) -> Reading:
     return Reading(attempts=(attempt,), ignored=tuple(into.ignored))
 
 
-def _evaluation_seconds(rows: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> float:
-    """Seconds of the evaluations inside the last session's ``train()``: logged before its closing row, and not those that
-    followed the closing row of the session before, at its step.
+def _evaluation_seconds(rows: list[dict[str, Any]], summaries: list[int]) -> float:
+    """Seconds of the evaluations inside the last session's ``train()``: logged before its closing row, and not those that followed the
+    closing row of the session before, at its step. ``summaries`` says where closing rows stand.
     """
-    last = rows.index(summaries[-1])
-    before = max((rows.index(row) for row in summaries[:-1]), default=-1)
+    last = summaries[-1]
+    before = summaries[-2] if len(summaries) > 1 else -1
     step = number(rows[before].get("step")) if before >= 0 else None
     inside = (row for row in rows[before + 1 : last] if step is None or number(row.get("step")) != step)
     return sum(number(row.get("eval_runtime")) or 0.0 for row in inside)

@@ -42,8 +42,11 @@ def _parts(parsed: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     else:
         entries = _items(parsed)
     found = objects(entries)
-    pods = [entry for entry in found if entry.get("kind") == "Pod" or dig(entry, "status", "containerStatuses") is not None]
-    jobs = [entry for entry in found if entry not in pods]
+    pods: list[dict[str, Any]] = []
+    jobs: list[dict[str, Any]] = []
+    for entry in found:
+        is_pod = entry.get("kind") == "Pod" or dig(entry, "status", "containerStatuses") is not None
+        (pods if is_pod else jobs).append(entry)
     if len(jobs) != 1 or not isinstance(jobs[0].get("status"), dict):
         raise Unreadable("one batch/v1 Job with its status, alone or with its pods")
     return jobs[0], pods
@@ -99,12 +102,13 @@ def _pod_window(pod: dict[str, Any]) -> tuple[datetime, datetime] | None:
 
 def _from_pods(job: dict[str, Any], pods: list[dict[str, Any]], outcome: Outcome, hints: Hints, into: Collector) -> list[Attempt]:
     runs = []
+    of_template = _limits(dig(job, "spec", "template", "spec"))
     for index, pod in enumerate(pods):
         window = _pod_window(pod)
         if window is None:
             into.ignore(f"/pods/{index}", "no terminated container: nothing is measured of it")
             continue
-        held = _limits(pod.get("spec")) or _limits(dig(job, "spec", "template", "spec"))
+        held = _limits(pod.get("spec")) or of_template
         restarts = sum(count(dig(s, "restartCount")) or 0 for s in objects(dig(pod, "status", "containerStatuses")))
         runs.append((window[0], window[1], held, pod, restarts))
     runs.sort(key=lambda run: (run[0], run[1]))
@@ -127,7 +131,9 @@ def _from_job(job: dict[str, Any], outcome: Outcome, hints: Hints, into: Collect
     held = _limits(dig(job, "spec", "template", "spec"))
     parallel = count(dig(job, "spec", "parallelism")) or 1
     flags = ("retries_not_counted",) if count(status.get("failed")) else ()
-    return _attempt([(start, end, held)] * parallel, outcome, hints, into, flags, method="job start to completion")
+    # As many pods at once as a number in the document says are one that holds their devices: a list of them may fit in no memory.
+    together = None if held is None else count(held * parallel)
+    return _attempt([(start, end, together)], outcome, hints, into, flags, method="job start to completion")
 
 
 def _attempt(

@@ -54,11 +54,13 @@ def _answer(answer: Any, pointer: str, hints: Hints, into: Collector, span: list
     results = dig(response, "data", "result")
     if not isinstance(results, list):
         raise Unreadable("a Prometheus answer has a list at data.result", f"{pointer}/data/result")
+    asked = query if isinstance(query, str) else hints.query
+    named = _METRIC.search(asked) if asked else None  # once: a query may be as long as its answer
     by_name: dict[str, list[_Series]] = {}
     for entry in results:
         if not isinstance(entry, dict):
             raise Unreadable("a result is an object with `metric` and `value` or `values`", f"{pointer}/data/result")
-        name = _name(entry, query if isinstance(query, str) else hints.query, pointer)
+        name = _name(entry, None if named is None else named[0], pointer)
         by_name.setdefault(name, []).append(_series(entry, pointer))
     for name, series in by_name.items():
         readings = [value for _, points in series for _, value in points]
@@ -74,14 +76,14 @@ def _answer(answer: Any, pointer: str, hints: Hints, into: Collector, span: list
             into.ignore(pointer, _IGNORED.get(name, "this metric has no code"))
 
 
-def _name(entry: dict[str, Any], query: str | None, pointer: str) -> str:
+def _name(entry: dict[str, Any], asked: str | None, pointer: str) -> str:
+    """The metric of a result: by its own name, else the one that was asked for."""
     named = dig(entry, "metric", "__name__")
     if isinstance(named, str):
         return named
-    found = _METRIC.search(query or "")
-    if found is None:
+    if asked is None:
         raise Unreadable("the answer does not name its metric (a function dropped it): send the query beside it", pointer)
-    return found[0]
+    return asked
 
 
 def _series(entry: dict[str, Any], pointer: str) -> _Series:

@@ -25,6 +25,9 @@ _KEYS: Mapping[str, str] = {
     "max_memory_reserved_bytes": _RESERVED,
     "max_memory_cached": _RESERVED,  # its name before PyTorch 1.4
 }
+# What an event of a trace adds when it is undone: the replay goes backwards.
+_ALLOCATES: Mapping[str, int] = {"alloc": -1, "free_completed": 1}
+_RESERVES: Mapping[str, int] = {"segment_alloc": -1, "segment_free": 1, "segment_map": -1, "segment_unmap": 1}
 _UNITS = {"B": 1, "KB": 2**10, "KiB": 2**10, "MB": MIB, "MiB": MIB, "GB": GIB, "GiB": GIB, "TiB": 2**40}
 _ROW = re.compile(r"\|\s*(Allocated memory|GPU reserved memory)\s*\|\s*\d+(?:\.\d+)?\s*[A-Za-z]+\s*\|\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*\|")
 
@@ -104,16 +107,24 @@ def _snapshot(entry: Mapping[str, Any]) -> dict[str, float]:
     if not isinstance(segments, list) or not isinstance(traces, list) or not any(traces):
         raise Unreadable("a snapshot without a trace holds the state at its dump, not the peak", "/device_traces")
     found: dict[str, float] = {"trace": 1}
-    for device, trace in enumerate(traces):
-        mine = [s for s in objects(segments) if s.get("device", 0) == device]
-        allocated = sum(number(s.get("allocated_size")) or 0 for s in mine)
-        reserved = sum(number(s.get("total_size")) or 0 for s in mine)
-        peaks = [allocated, reserved]
+    held = [[0.0, 0.0] for _ in traces]  # allocated and reserved bytes by device
+    for segment in objects(segments):
+        device = segment.get("device", 0)
+        if isinstance(device, int) and 0 <= device < len(held):
+            held[device][0] += number(segment.get("allocated_size")) or 0
+            held[device][1] += number(segment.get("total_size")) or 0
+    for (allocated, reserved), trace in zip(held, traces, strict=True):
+        most_allocated, most_reserved = allocated, reserved
         for event in reversed(objects(trace)):
-            action, size = str(event.get("action")), number(event.get("size")) or 0
-            allocated += {"alloc": -size, "free_completed": size}.get(action, 0)
-            reserved += {"segment_alloc": -size, "segment_free": size, "segment_map": -size, "segment_unmap": size}.get(action, 0)
-            peaks = [max(peaks[0], allocated), max(peaks[1], reserved)]
-        found[_ALLOCATED] = max(found.get(_ALLOCATED, 0.0), peaks[0])
-        found[_RESERVED] = max(found.get(_RESERVED, 0.0), peaks[1])
+            action = event.get("action")
+            if not isinstance(action, str):
+                continue
+            if (sign := _ALLOCATES.get(action)) is not None:
+                allocated += sign * (number(event.get("size")) or 0)
+                most_allocated = max(most_allocated, allocated)
+            elif (sign := _RESERVES.get(action)) is not None:
+                reserved += sign * (number(event.get("size")) or 0)
+                most_reserved = max(most_reserved, reserved)
+        found[_ALLOCATED] = max(found.get(_ALLOCATED, 0.0), most_allocated)
+        found[_RESERVED] = max(found.get(_RESERVED, 0.0), most_reserved)
     return found

@@ -36,7 +36,8 @@ def read(document: Any, hints: Hints) -> Reading:
     into.ignore("", "tflops and mfu are formulas of the tool: the implied MFU is derived from the measured rate")
     ranks = {row[0] for row in rows}
     steps = {row[1] for row in rows}
-    later = [row[3] for row in rows if row[1] != min(steps) and row[3] > 0]
+    first_step = min(steps)
+    later = [row[3] for row in rows if row[1] != first_step and row[3] > 0]
     ending: tuple[str, ...] = () if finished or hints.outcome else ("outcome_inferred",)
     rates, flags = (later, ending) if later else ([row[3] for row in rows], ("first_step_included", *ending))
     values = [
