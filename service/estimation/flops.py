@@ -122,14 +122,17 @@ def _executed(matrix: Matrix, convention: Convention) -> float:
 
 
 class _Block:
-    """One block walked once: which values need a gradient, and what that costs."""
+    """One block walked once: which values need a gradient, and what that costs.
+
+    A flag that has the name of a value (``incoming``, ``query``, ``hidden``, ``out``) says whether that value needs a gradient.
+    """
 
     def __init__(
         self,
         layer: Layer,
         incoming: bool,
         frozen: bool,
-        plan: Trained,
+        parts: Trained,
         lora: Lora | None,
         convention: Convention,
         stream: str,
@@ -139,15 +142,15 @@ class _Block:
         self._encoder_needs = encoder
         self.stream = stream
         self.flops = Flops()
-        self._plan = plan
+        self._parts = parts
         self._frozen = frozen
         self._convention = convention
         self._adapters: dict[str, Adapted] = {entry.matrix.name: entry for entry in adapters_of(lora, layer)}
-        self._norms_train = not frozen and plan.part("norms") and any(vector.part == "norms" for vector in layer.vectors)
+        self._norms_train = not frozen and parts.part("norms") and any(vector.part == "norms" for vector in layer.vectors)
         self.out = self._walk(incoming)
 
     def _trains(self, matrix: Matrix) -> bool:
-        return not self._frozen and not self._plan.adapters and self._plan.part(matrix.part)
+        return not self._frozen and not self._parts.adapters and self._parts.part(matrix.part)
 
     def _multiply(self, matrices: list[Matrix], needs: bool, stream: str) -> bool:
         """Run matrices that read one value; whether any output needs a gradient."""
@@ -191,7 +194,7 @@ class _Block:
         kind: Pairs = (key_stream, attention.window, attention.causal and not attention.cross)
         self.flops.forward.pair(kind, attention_per_pair(attention))
         self.flops.recompute_attention.pair(kind, attention_per_pair(attention))
-        scores = query or key or (attention.sinks and not self._frozen and self._plan.part("attention"))
+        scores = query or key or (attention.sinks and not self._frozen and self._parts.part("attention"))
         out = scores or value
         if not out:
             return False
@@ -261,60 +264,63 @@ class _Block:
 
 @ByIdentity
 def model_flops(architecture: Architecture, method: Method, convention: Convention, input_grads: bool) -> Flops:
-    """All FLOPs of a model under a method; ``input_grads`` makes the embeddings' output need a gradient."""
-    plan = trained(architecture, method)
+    """All FLOPs of a model under a method; ``input_grads`` makes the embeddings' output need a gradient.
+
+    ``entry``, ``hidden`` and ``encoder``: whether what enters a stack, the hidden state, or the encoder's output needs one.
+    """
+    parts = trained(architecture, method)
     lora = method.lora
     total = Flops()
-    start = input_grads or _input_needs(architecture, plan)
-    entry = start or _projection_trains(architecture, plan, lora)
+    start = input_grads or _input_needs(architecture, parts)
+    entry = start or _projection_trains(architecture, parts, lora)
     hidden = entry
     encoder = False
     cache: dict[tuple[Any, ...], tuple[Flops, bool]] = {}
     for index, layer in enumerate(architecture.layers):
         decoder = architecture.encoder_decoder and layer.kind == "decoder"
         if decoder and (index == 0 or architecture.layers[index - 1].kind != "decoder"):
-            encoder = hidden or plan.part("norms")
+            encoder = hidden or parts.part("norms")
             hidden = entry
-        key = (id(layer), hidden, index in plan.layers)
+        key = (id(layer), hidden, index in parts.frozen_layers)
         if key not in cache:
-            block = _Block(layer, hidden, index in plan.layers, plan, lora, convention, DECODER if decoder else ENCODER, encoder)
+            block = _Block(layer, hidden, index in parts.frozen_layers, parts, lora, convention, DECODER if decoder else ENCODER, encoder)
             cache[key] = (block.flops, block.out)
         flops, hidden = cache[key]
         total.add(flops)
-    _outside(total, architecture, plan, lora, start, hidden)
+    _outside(total, architecture, parts, lora, start, hidden)
     return total
 
 
-def _input_needs(architecture: Architecture, plan: Trained) -> bool:
+def _input_needs(architecture: Architecture, parts: Trained) -> bool:
     """Whether what enters the first block needs a gradient."""
-    if plan.adapters:
+    if parts.adapters:
         return False
     tables = bool(architecture.embeddings) or any(matrix.reads == "pixels" for matrix in architecture.outside)
-    if tables and plan.embeddings:
+    if tables and parts.embeddings:
         return True
-    return plan.part("norms") and any("embed" in vector.name and vector.part == "norms" for vector in architecture.outside_vectors)
+    return parts.part("norms") and any("embed" in vector.name and vector.part == "norms" for vector in architecture.outside_vectors)
 
 
-def _projection_trains(architecture: Architecture, plan: Trained, lora: Lora | None) -> bool:
+def _projection_trains(architecture: Architecture, parts: Trained, lora: Lora | None) -> bool:
     """Whether a projection between the embeddings and the first block trains or carries an adapter."""
     projections = [matrix for matrix in architecture.outside if matrix.reads == "block"]
     adapted = set() if lora is None or not projections else {entry.matrix.name for entry in adapters_outside(architecture, lora)}
-    return any(plan.part(matrix.part) or matrix.name in adapted for matrix in projections)
+    return any(parts.part(matrix.part) or matrix.name in adapted for matrix in projections)
 
 
-def _outside(total: Flops, architecture: Architecture, plan: Trained, lora: Lora | None, start: bool, hidden: bool) -> None:
+def _outside(total: Flops, architecture: Architecture, parts: Trained, lora: Lora | None, start: bool, hidden: bool) -> None:
     """Patch projections, poolers and the head."""
     stream = DECODER if architecture.encoder_decoder else ENCODER
     adapters = {} if lora is None else {entry.matrix.name: entry for entry in adapters_outside(architecture, lora)}
-    final = hidden or plan.part("norms")
+    final = hidden or parts.part("norms")
     patches = _patches(architecture)
     for matrix in architecture.outside:
         needs = {"pixels": False, "final": final}.get(matrix.reads, start)
         scale = patches if matrix.reads == "pixels" else None
-        final |= _outside_matrix(total, matrix, needs, plan.part(matrix.part), adapters.get(matrix.name), stream, scale) and scale is None
+        final |= _outside_matrix(total, matrix, needs, parts.part(matrix.part), adapters.get(matrix.name), stream, scale) and scale is None
     head = architecture.head
     if head is not None:
-        trains = plan.head(architecture.head_tied)
+        trains = parts.head(architecture.head_tied)
         scale = None if head.per_token else 1
         _outside_matrix(total, head, final, trains, adapters.get(head.name), stream, scale)
 

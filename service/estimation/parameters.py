@@ -112,32 +112,32 @@ def _untied_head(architecture: Architecture) -> int:
 # -- what is trained ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Which weights get a gradient. ``layers`` lists the frozen ones when whole layers are."""
+    """Which of a model's own weights get a gradient: all but what is frozen, and none under adapters."""
 
-    parts: frozenset[str]  # frozen parts
-    layers: frozenset[int]
+    frozen_parts: frozenset[str]
+    frozen_layers: frozenset[int]  # frozen as a whole
     adapters: bool
 
     def layer(self, index: int) -> bool:
         """Whether anything of the layer's own weights may train."""
-        return not self.adapters and index not in self.layers
+        return not self.adapters and index not in self.frozen_layers
 
     def part(self, part: str) -> bool:
         """Whether weights of that part train where their layer does."""
         if self.adapters:
             return False
-        return not ("mlp" in self.parts if part in _MLP_PARTS else part in self.parts)
+        return not ("mlp" in self.frozen_parts if part in _MLP_PARTS else part in self.frozen_parts)
 
     @property
     def embeddings(self) -> bool:
         """Whether the look-up tables train."""
-        return not self.adapters and "embeddings" not in self.parts
+        return not self.adapters and "embeddings" not in self.frozen_parts
 
     def head(self, tied: bool) -> bool:
         """Whether the head trains; a tied one does unless the table or the head is frozen."""
-        if self.adapters or "lm_head" in self.parts:
+        if self.adapters or "lm_head" in self.frozen_parts:
             return False
-        return not (tied and "embeddings" in self.parts)
+        return not (tied and "embeddings" in self.frozen_parts)
 
 
 @ByIdentity
@@ -324,20 +324,20 @@ def _trainable(architecture: Architecture, method: Method, total: int, counted: 
     """Own weights that get a gradient."""
     if not method.frozen:
         return total
-    plan = trained(architecture, method)
-    frozen = sum(_frozen_of_layer(layer, plan, index) for index, layer in enumerate(architecture.layers))
+    parts = trained(architecture, method)
+    frozen = sum(_frozen_of_layer(layer, parts, index) for index, layer in enumerate(architecture.layers))
     outside: list[Matrix | Vector] = [*architecture.embeddings, *architecture.outside, *architecture.outside_vectors]
-    frozen += sum(_size(item) for item in outside if not plan.part(item.part))
-    if architecture.head is not None and not plan.head(architecture.head_tied):
+    frozen += sum(_size(item) for item in outside if not parts.part(item.part))
+    if architecture.head is not None and not parts.head(architecture.head_tied):
         frozen += _untied_head(architecture)
     return max(0, total - frozen) if counted else total
 
 
-def _frozen_of_layer(layer: Layer, plan: Trained, index: int) -> int:
-    if index in plan.layers:
+def _frozen_of_layer(layer: Layer, parts: Trained, index: int) -> int:
+    if index in parts.frozen_layers:
         return layer.parameters
     items: list[Matrix | Vector] = [*layer.matrices, *layer.vectors]
-    return sum(_size(item) for item in items if item.part != "embeddings" and not plan.part(item.part))
+    return sum(_size(item) for item in items if item.part != "embeddings" and not parts.part(item.part))
 
 
 def _size(item: Matrix | Vector) -> int:

@@ -4,12 +4,8 @@
 ``data_loading``, ``interruptions``) whose ``figures`` are numbers that broadcast over layouts; ``figures`` puts them together,
 for one quote and for a search alike; ``items`` and ``saving_items`` describe them.
 
-Symbols of the formulas:
+Symbols of the formulas are the core's T (of the main tier), C, R and M, and
 
-    T   seconds between two saves of the main tier
-    C   seconds that the devices stand still for one save
-    R   seconds to detect an interruption, restart and load
-    M   seconds between two interruptions of the whole job
     x   the share of the time between two interruptions that one of them costs: (T / 2 + R) / M
 """
 

@@ -61,7 +61,7 @@ def kinds_of(model: Architecture, method: Method, how: Computing, checkpointed: 
     """The kinds of a model, and what the first block of each of its stacks keeps beyond its kind. No length decides, and no loss."""
     parts, lora = trained(model, method), method.lora
     # A block has a backward pass where something below it or in it is trained.
-    lowest = next((i for i in range(len(model.layers)) if i not in parts.layers), len(model.layers))
+    lowest = next((i for i in range(len(model.layers)) if i not in parts.frozen_layers), len(model.layers))
     inputs_need_gradients = parts.embeddings or checkpointed or (lora is not None and lora.input_grads)
     places: dict[tuple[int, bool, bool], list[int]] = {}
     for i, layer in enumerate(model.layers):
