@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,36 +98,70 @@ def server() -> Iterator[Server | None]:
     if folder is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="runquote-pg-") as home:
+    with own() as started:
+        yield started
+
+
+@contextmanager
+def own(within: Path | None = None) -> Iterator[Own | None]:
+    """A server of our own until the block ends, its files in a new folder `within` one; None where there are no binaries."""
+    folder = binaries()
+    if folder is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="runquote-pg-", dir=within) as home:
         started = None
         try:
-            started = _start(folder, Path(home))
+            started = Own(folder, Path(home))
             yield started
         finally:
             if started is not None:
                 started.close()
-            _stop(folder, Path(home))
+                started.stop()
 
 
-def _start(folder: Path, home: Path) -> Server:
-    if os.geteuid() == 0:
-        user = pwd.getpwnam(UNPRIVILEGED)
-        if not _readable_by_others(folder):
-            folder = _copy(folder, home)
-        for path in (home, *home.rglob("*")):
-            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-    data = home / "data"
-    _run(folder / "initdb", "-D", data, "-U", "runquote", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
-    settings = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off -c full_page_writes=off -c max_connections=200"
-    _run(folder / "pg_ctl", "-D", data, "-w", "-t", "60", "-l", home / "log", "-o", settings, "start")
-    return Server(URL.create("postgresql+psycopg", username="runquote", database="postgres", query={"host": str(home)}))
+class Own(Server):
+    """A server that this process started, and may kill, freeze and start again.
 
+    It never waits for the disk (`fsync=off`): what the kernel holds survives the death of processes, not that of the machine.
+    """
 
-def _stop(folder: Path, home: Path) -> None:
-    data = home / "data"
-    if (data / "postmaster.pid").exists():
-        copied = home / folder.parents[1].name / folder.parent.name / folder.name
-        _run((copied if copied.exists() else folder) / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.data = home / "data"
+        self._log = home / "log"
+        if os.geteuid() == 0:
+            user = pwd.getpwnam(UNPRIVILEGED)
+            if not _readable_by_others(folder):
+                folder = _copy(folder, home)
+            for path in (home, *home.rglob("*")):
+                os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        self._folder = folder
+        _run(folder / "initdb", "-D", self.data, "-U", "runquote", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        self._settings = (
+            f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off -c full_page_writes=off -c max_connections=200"
+        )
+        self.start()
+        super().__init__(URL.create("postgresql+psycopg", username="runquote", database="postgres", query={"host": str(home)}))
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        _run(self._folder / "pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self._log, "-o", self._settings, "start")
+
+    def stop(self) -> None:
+        """Stop it at once, as if it had crashed; the next start recovers."""
+        if (self.data / "postmaster.pid").exists():
+            _run(self._folder / "pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
+
+    def processes(self) -> list[int]:
+        """The first process and those it started."""
+        first = int((self.data / "postmaster.pid").read_text().split()[0])
+        return [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of its processes."""
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
 
 
 def _copy(folder: Path, home: Path) -> Path:
