@@ -102,7 +102,7 @@ def _dimension(question: Question, keys: Sequence[str]) -> str:
 
 
 def _counts(connection: Connection, question: Question, begin: datetime | None) -> dict[str, int]:
-    """How many runs the question is about, by code; with several labels, of the first."""
+    """How many runs the question is about, by code; with several labels, which no histogram tells apart, how many runs there are at all."""
     t = accuracy_daily.c
     narrowed = question if len(question.label_keys()) <= 1 else replace(question, labels={}, group_by=())
     query = select(t.code, func.sum(t.n)).where(*_where(narrowed, begin, _dimension(narrowed, ()))).group_by(t.code)
@@ -149,13 +149,8 @@ def _group(question: Question, row: Mapping[str, Any], day: date, names: Sequenc
 
 
 def _value(question: Question, row: Mapping[str, Any], day: date, name: str) -> str | None:
-    if name == "day":
-        return day.isoformat()
-    if name == "week":
-        year, week, _ = day.isocalendar()
-        return f"{year:04d}-W{week:02d}"
-    if name == "month":
-        return f"{day.year:04d}-{day.month:02d}"
+    if name in PERIODS:
+        return _periods(day)[name]
     if name == OWN_TEAM:
         return question.team
     found: str | None = row[history.KEYS.get(name, name)]
@@ -217,10 +212,14 @@ class Drifts:
         return bool(changes), changes[-1] if changes else None
 
 
-def _in_periods(day: date, group: Mapping[str, str | None]) -> bool:
+def _periods(day: date) -> dict[str, str]:
+    """The day, week and month that a day lies in, as groups name them."""
     year, week, _ = day.isocalendar()
-    now = {"day": day.isoformat(), "week": f"{year:04d}-W{week:02d}", "month": f"{day.year:04d}-{day.month:02d}"}
-    return all(group[name] == value for name, value in now.items() if name in group)
+    return {"day": day.isoformat(), "week": f"{year:04d}-W{week:02d}", "month": f"{day.year:04d}-{day.month:02d}"}
+
+
+def _in_periods(day: date, group: Mapping[str, str | None]) -> bool:
+    return all(group[name] == value for name, value in _periods(day).items() if name in group)
 
 
 def _drifts(question: Question, rows: Iterable[Mapping[str, Any]]) -> Drifts:
