@@ -177,6 +177,8 @@ def _listen(settings: Settings) -> int:
     """Serve until told to stop; where, is logged once connections are taken."""
     import uvicorn
 
+    from .kit.connections import BoundedProtocol
+
     def announce(listening: socket.socket) -> None:
         log.info("documentation at http://%s:%s/docs", _shown(settings.host), listening.getsockname()[1])
 
@@ -191,6 +193,7 @@ def _listen(settings: Settings) -> int:
         factory=True,
         host=settings.host,
         port=settings.port,
+        http=BoundedProtocol,
         workers=settings.workers,
         log_config=None,
         ws="none",

@@ -24,6 +24,7 @@ from .catalog import endpoints as catalog
 from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database, HungDatabase
 from .kit.headers import Headers
+from .kit.limits import Limits, Releasing
 from .kit.telemetry import Metrics, Telemetry, set_up_logging
 from .kit.writer import GroupWriter
 from .plans import endpoints as plans
@@ -120,6 +121,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.quote_writer = GroupWriter(database, repository.add)
     app.state.measurement_followers = (rollup.follow,)
     app.state.searches = Workers(settings.search_processes)
+    app.state.limits = Limits(
+        key_per_second=settings.key_requests_per_second,
+        team_per_second=settings.team_requests_per_second,
+        team_at_once=settings.team_requests_at_once,
+        heavy_at_once=settings.heavy_requests_at_once,
+    )
+    app.add_middleware(Releasing)
     app.add_middleware(Headers)
     if settings.cors_origins:
         app.add_middleware(
@@ -127,14 +135,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             allow_origins=settings.cors_origins.split(),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-ID"],
-            expose_headers=["ETag", "Idempotency-Replayed", "Link", "Location", "Retry-After", "X-Request-ID"],
+            expose_headers=["ETag", "Idempotency-Replayed", "Link", "Location", "RateLimit", "Retry-After", "X-Request-ID"],
         )
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
     for router in (*quotes.routers, plans.router, actuals.router, accuracy.router, projects.router, catalog.router, scaling.router):
         app.include_router(
-            router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 500, 503)
+            router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 429, 500, 503)
         )
     reference.add(app)
     app.openapi = lambda: api.describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it

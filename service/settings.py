@@ -39,6 +39,15 @@ class Settings(BaseSettings):
     )
     search_processes: int = Field(default=1, ge=1, le=64, description="Processes of one worker in which plans are searched.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, ge=1024, description="A larger request body is refused with 413.")
+    body_seconds: float = Field(default=30, gt=0, le=3600, description="A request body that takes longer to come is refused with 408.")
+    key_requests_per_second: float = Field(
+        default=50, gt=0, description="Requests of one key that each worker answers a second; twice as many may come at once; 429 beyond."
+    )
+    team_requests_per_second: float = Field(default=100, gt=0, description="The same for all keys of a team together.")
+    team_requests_at_once: int = Field(default=8, ge=1, description="Requests of one team that each worker works on at a time; 429 beyond.")
+    heavy_requests_at_once: int = Field(
+        default=2, ge=1, description="Batches, plans, imports, backtests and calibrations that each worker works on at a time; others wait."
+    )
     cors_origins: str = Field(
         default="", description="Origins whose pages may call the service from a browser, separated by spaces; none unless named."
     )

@@ -21,7 +21,7 @@ from .documents import MAXIMUM_HINTS, nearest
 from .problems import MEDIA_TYPE, Fault, Invalid, Problem, problem_types
 from .security import identify
 
-BODY = (400, 413, 415)  # what may be wrong with a body before its values are looked at
+BODY = (400, 408, 413, 415)  # what may be wrong with a body before its values are looked at
 Documented = dict[int | str, dict[str, Any]]
 
 MAXIMUM_PARAMETER_FAULTS = 20  # that a problem tells

@@ -7,6 +7,7 @@ surrogate pair in text (PostgreSQL stores neither). An integral float (`1e8`) be
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import difflib
 import json
@@ -25,7 +26,7 @@ from fastapi import Depends, Request
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
-from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, UnsupportedMediaType
+from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, TooSlow, UnsupportedMediaType
 from .security import identify
 
 JSON = "application/json"
@@ -109,10 +110,15 @@ async def read_body(request: Request) -> Body:
     if declared.isdigit() and int(declared) > limit:
         raise too_large(limit)
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > limit:
-            raise too_large(limit)
+    try:
+        async with asyncio.timeout(request.app.state.settings.body_seconds):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > limit:
+                    raise too_large(limit)
+    except TimeoutError:
+        raise TooSlow(headers={"Connection": "close"}) from None
+    await request.app.state.limits.lane(request.scope)  # not before: a body that comes slowly must not hold a place
     return Body(bytes(content))
 
 

@@ -8,10 +8,13 @@
     ├── NotAcceptable           406  no such representation
     ├── Conflict                409  the state of the resource forbids it
     ├── StillRunning            409  the first request with this idempotency key has not ended
+    ├── Busy                    409  others do the same thing at this moment; `Retry-After` says when to try again
     ├── TooLarge                413  the body is too large
     ├── UnsupportedMediaType    415  the body is not declared as JSON
     ├── Invalid                 422  a value is bad; `errors` says where
     ├── KeyReused               422  the idempotency key was used with other JSON
+    ├── TooSlow                 408  the body did not come in time
+    ├── TooManyRequests         429  the key or the team asks too often; `Retry-After` says when to try again
     └── Unavailable             503  the database does not answer; `Retry-After` says when to try again
 
 Anything else is a fault of the service: 500, with a request id to find it in the log. No problem repeats the caller's input.
@@ -142,6 +145,18 @@ class KeyReused(Problem):
     """The idempotency key was used with other JSON."""
 
     status, slug, title = 422, "idempotency-key-reused", "The idempotency key was used with another body"
+
+
+class TooSlow(Problem):
+    """The body did not come in time."""
+
+    status, slug, title = 408, "too-slow", "The body did not come in time"
+
+
+class TooManyRequests(Problem):
+    """The key or the team asks too often."""
+
+    status, slug, title = 429, "too-many-requests", "This key or team asks too often"
 
 
 class Unavailable(Problem):

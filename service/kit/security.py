@@ -111,6 +111,7 @@ async def identify(request: Request) -> Caller:
     if caller is None:
         raise Unauthenticated("The key is not valid", headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
     request.scope["caller"] = caller
+    request.app.state.limits.admit(request.scope, key_id=caller.key_id, team_id=caller.team_id)
     return caller
 
 
