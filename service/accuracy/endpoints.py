@@ -52,7 +52,8 @@ OptionalBody = Annotated[Body, Depends(_body)]
                 "name": "label.<key>",
                 "in": "query",
                 "required": False,
-                "description": "Only runs with this label, for example `label.team=search`; repeatable with other keys.",
+                "description": "Only runs with this label, for example `label.team=search`; repeatable with other keys, "
+                f"{paging.MOST_LABELS} of them at most.",
                 "schema": {"type": "string"},
             }
         ]
@@ -69,13 +70,16 @@ def get_accuracy(
     caller: Caller = allow("accuracy:read"),
 ) -> Response:
     """Bias, errors, coverage and drift of the team's own quotes, by whatever they are grouped by."""
+    labels = _labels(request)
+    if len({name for name in group_by if name.startswith(LABEL)} | labels.keys()) > paging.MOST_LABELS:
+        raise invalid_parameter(LABEL, f"at most {paging.MOST_LABELS} labels at a time")
     question = Question(
         team_id=caller.team_id,
         team=caller.team,
         group_by=_groups(group_by),
         code=code,
         window_days=schemas.days(window),
-        labels=_labels(request),
+        labels=labels,
     )
     with api.database(request).read() as connection:
         if code is not None and code not in CODES and not repository.judged(connection, caller.team_id, code):

@@ -133,9 +133,11 @@ def row_of(quoted: Quoted, group: Sequence[Measurement]) -> tuple[Row | None, li
         return None, [_not_counted(value, reason) for value in group]
     kind = codes.together(first.code)
     phases = codes.phases(first.code)
-    counted = [value for value in group if value.covers_one_of(phases) or not codes.whole_run(first.code)]
+    counted: list[Measurement] = []
     for value in group:
-        if value not in counted:
+        if value.covers_one_of(phases) or not codes.whole_run(first.code):
+            counted.append(value)
+        else:
             said = "does not cover" if value.covers is not None else "does not say that it covers"
             why = f"the attempt {said} {' or '.join(phases)}"
             left_out.append(_not_counted(value, f"{value.outcome}: {why}" if value.outcome != "completed" else why))

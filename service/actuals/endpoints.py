@@ -161,7 +161,7 @@ def _creation(request: Request, caller: Caller, actuals: Actuals, targets: Seque
             follow(connection, new)
         content = {
             "items": [as_json(one) for one in told],
-            "ignored": [{"pointer": note.pointer, "detail": note.detail} for note in notes],
+            "ignored": [{"pointer": note.pointer, "detail": note.detail} for note in intake.told(notes)],
         }
         return Answer(201 if new else 200, documents.dump(content))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,9 @@ from .schemas import Actuals
 DOCUMENT = "/document"
 LONGEST_NAME = 200  # of a job; what the column holds
 _MOST = 2**53
-MOST_ATTEMPTS = 1000
+MOST_ATTEMPTS = 1000  # of one run
+MOST_JOBS = 20_000  # attempts in one document, of all its jobs together
+MOST_NOTES = 1000  # parts of a document that were not taken: as many are told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,8 @@ def read_document(body: Actuals, quoted_device_count: int | None = None) -> Read
         reading = read(body.format, body.document, hints)
     except Unreadable as problem:
         raise refused(DOCUMENT + problem.pointer, f"{body.format}: {problem.detail}") from None
+    if len(reading.attempts) > MOST_JOBS:
+        raise refused(DOCUMENT, f"{body.format}: more than {MOST_JOBS} attempts of jobs: send them in parts")
     for attempt in reading.attempts:
         # A document sent as text is not seen by the gates that a body passes.
         if any(name and not _storable(name) for name in (attempt.job_id, *attempt.job_names)):
@@ -75,6 +80,13 @@ def read_document(body: Actuals, quoted_device_count: int | None = None) -> Read
         if (attempt.steps_completed or 0) > _MOST or (attempt.device_count or 0) > _MOST:
             raise refused(DOCUMENT, f"{body.format}: a count is beyond 2**53")
     return reading
+
+
+def told(notes: Sequence[Ignored]) -> Sequence[Ignored]:
+    """The notes that an answer holds; of further ones it says how many there are."""
+    if len(notes) <= MOST_NOTES:
+        return notes
+    return [*notes[:MOST_NOTES], Ignored(pointer="", detail=f"and {len(notes) - MOST_NOTES} further parts")]
 
 
 def _storable(name: str) -> bool:

@@ -16,6 +16,7 @@ from .measurement import Attempt, Ignored, Reading
 from .quoted import Quoted, quoted
 from .schemas import Actuals, ReferencedActuals
 
+MOST_READINGS = 16  # of one document, each with another number of devices
 MOST_TOLD = 5  # jobs without a quote that a refusal names
 
 
@@ -83,6 +84,12 @@ def targets(connection: Connection, team_id: str, actuals: ReferencedActuals) ->
         by_try = as_read
         if any(attempt.device_count is None for key in tries for attempt in as_read[key]):
             if run.device_count not in again:
+                if len(again) >= MOST_READINGS:
+                    raise refused(
+                        "/device_count",
+                        f"needed: the document does not say how many devices its jobs had, and their quotes say more than {MOST_READINGS} "
+                        "different numbers (or send fewer jobs at a time)",
+                    )
                 again[run.device_count] = _by_try(read_document(actuals, run.device_count).attempts)
             by_try = again[run.device_count]
         kept = tuple(attempt for key in tries for attempt in by_try[key])

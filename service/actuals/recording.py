@@ -5,9 +5,10 @@ Everything here happens in one transaction that holds the quote's row (``reposit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -17,12 +18,14 @@ from service.quotes.repository import Stored, record_event
 
 from . import repository
 from .comparing import observe
-from .comparison import current
+from .comparison import current, grouped
 from .intake import Intake, refused
 from .measurement import Attempt, KeptMeasurement, Measurement, Observation, QuotedFigures, Value
 from .quoted import Quoted
 
 _Key = tuple[str, int, str, str, str]  # source, attempt, code, method, scope
+
+MOST_MEASUREMENTS = 20_000  # of one quote: a run restarted every hour for a year has half of them
 
 # A reading whose times have no zone may differ from one that has by whole quarters of an hour, up to this many.
 _ZONE_STEP_SECONDS, _ZONE_MOST_SECONDS = 900, 14 * 3600
@@ -40,7 +43,7 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
     """Append what is new. The same value again is a replay, another value without ``corrects`` a conflict."""
     keys = repository.hold(connection, team_id, quote.id)
     existing = repository.all_of(connection, team_id, quote.id)
-    known = [one.measurement for one in existing]
+    known = _Known(one.measurement for one in existing)
     answered: list[Measurement] = []
     new: list[Measurement] = []
     for attempt in intake.attempts:
@@ -50,9 +53,11 @@ def record(connection: Connection, team_id: str, quote: Stored, quoted: Quoted, 
             found = _found(known, numbered, value, pointer)
             if found is None:
                 found = _measurement(numbered, value)
-                known.append(found)
+                known.add(found)
                 new.append(found)
             answered.append(found)
+    if len(existing) + len(new) > MOST_MEASUREMENTS:
+        raise Conflict(f"a quote may have {MOST_MEASUREMENTS} measurements; {len(existing)} are recorded")
     changes = _observations(existing, new, quoted)
     kept = [
         KeptMeasurement(
@@ -92,18 +97,65 @@ def _measures_the_run(one: Measurement) -> bool:
     return one.outcome == "completed" and covered and "outcome_inferred" not in one.flags
 
 
-def _number(attempt: Attempt, known: Sequence[Measurement]) -> Attempt:
+class _Known:
+    """The quote's measurements as a request goes on, by what each question asks of them: a run may have thousands."""
+
+    def __init__(self, measurements: Iterable[Measurement]) -> None:
+        self.by_id: dict[str, Measurement] = {}
+        self.first: dict[_Key, Measurement] = {}  # of a code of an attempt: the value that corrects none
+        self.correction: dict[str, Measurement] = {}  # the first of the measurement with that id
+        self._of_attempt: dict[str, dict[int, Measurement]] = {}  # by source: the last value of each attempt
+        self._started: dict[tuple[str, str | None, datetime], set[int]] = {}  # attempts of a source's job by their start
+        self._highest: dict[str, int] = {}
+        for one in measurements:
+            self.add(one)
+
+    def add(self, one: Measurement) -> None:
+        """One more."""
+        self.by_id[one.id] = one
+        if one.corrects_id is None:
+            self.first.setdefault(_key(one), one)
+        else:
+            self.correction.setdefault(one.corrects_id, one)
+        self._of_attempt.setdefault(one.source, {})[one.attempt] = one
+        self._highest[one.source] = max(one.attempt, self._highest.get(one.source, 0))
+        if one.started_at is not None:
+            self._started.setdefault((one.source, one.job_id, one.started_at), set()).add(one.attempt)
+
+    def holder(self, source: str, attempt: int) -> Measurement | None:
+        """A value of the attempt with that number."""
+        return self._of_attempt.get(source, {}).get(attempt)
+
+    def next_number(self, source: str) -> int:
+        """The number after the source's highest."""
+        return self._highest[source] + 1
+
+    def same(self, attempt: Attempt) -> int | None:
+        """The lowest number under which the attempt itself is known."""
+        if attempt.started_at is None:
+            return None
+        numbers: set[int] = set()
+        for steps in range(-_ZONE_MOST_SECONDS // _ZONE_STEP_SECONDS, _ZONE_MOST_SECONDS // _ZONE_STEP_SECONDS + 1):
+            with suppress(OverflowError):
+                start = attempt.started_at + steps * timedelta(seconds=_ZONE_STEP_SECONDS)
+                numbers |= self._started.get((attempt.source, attempt.job_id, start), set())
+        for number in sorted(numbers):
+            one = self._of_attempt[attempt.source][number]
+            if one.job_id == attempt.job_id and _same_window(one, attempt):
+                return number
+        return None
+
+
+def _number(attempt: Attempt, known: _Known) -> Attempt:
     """The number of an attempt that its document could not number for good: that of the same attempt where it is known."""
-    taken = {one.attempt: one for one in known if one.source == attempt.source}
-    for number, one in sorted(taken.items()):
-        if one.job_id == attempt.job_id and _same_window(one, attempt):
-            return replace(attempt, attempt=number)
-    proposed = attempt.attempt or 1
-    holder = taken.get(proposed)
-    unplaced = holder is not None and (holder.started_at is None or attempt.started_at is None)
-    if holder is None or (unplaced and holder.job_id == attempt.job_id):
-        return replace(attempt, attempt=proposed)
-    return replace(attempt, attempt=max(taken) + 1)
+    number = known.same(attempt)
+    if number is None:
+        number = attempt.attempt or 1
+        holder = known.holder(attempt.source, number)
+        unplaced = holder is not None and (holder.started_at is None or attempt.started_at is None)
+        if holder is not None and not (unplaced and holder.job_id == attempt.job_id):
+            number = known.next_number(attempt.source)
+    return replace(attempt, attempt=number)
 
 
 def _same_window(one: Measurement, attempt: Attempt) -> bool:
@@ -126,22 +178,22 @@ def _key(one: Measurement) -> _Key:
     return (one.source, one.attempt, one.code, one.method, one.scope or "")
 
 
-def _found(known: Sequence[Measurement], attempt: Attempt, value: Value, pointer: str) -> Measurement | None:
+def _found(known: _Known, attempt: Attempt, value: Value, pointer: str) -> Measurement | None:
     """The measurement that this value repeats; raises where it contradicts one."""
     assert attempt.attempt is not None
     key = (attempt.source, attempt.attempt, value.code, value.method, value.scope or "")
     if value.corrects is None:
-        one = next((one for one in known if one.corrects_id is None and _key(one) == key), None)
+        one = known.first.get(key)
         if one is None or one.value == value.value:
             return one
         detail = "another value is stored for this code, method and scope of this attempt; name it in `corrects` to correct it"
         raise Conflict(detail, errors=[Fault(pointer + "/value", f"stored as measurement {one.id}")])
-    target = next((one for one in known if one.id == value.corrects), None)
+    target = known.by_id.get(value.corrects)
     if target is None:
         raise refused(pointer + "/corrects", "this quote has no such measurement")
     if _key(target) != key:
         raise refused(pointer + "/corrects", "that measurement has another source, attempt, code, method or scope")
-    later = next((one for one in known if one.corrects_id == target.id), None)
+    later = known.correction.get(target.id)
     if later is None or later.value == value.value:
         return later
     detail = "that measurement was corrected before, to another value; correct the correction"
@@ -191,9 +243,10 @@ def _observations(existing: Sequence[KeptMeasurement], new: Sequence[Measurement
     for one in existing:
         if one.observation is not None and one.measurement.id not in replaced:
             heads.setdefault(one.measurement.group, one)
+    members_of = {members[0].group: members for members in grouped(standing)}
     changes: dict[str, _Change] = {}
     for group, last in {one.group: one for one in new}.items():
-        members = [one for one in standing if one.group == group]
+        members = members_of.get(group, [])
         found, head = observe(quoted, members) if members else None, heads.get(group)
         if head is not None and found == head.observation:
             continue

@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -73,6 +73,7 @@ class Answer:
     status: int
     body: str | bytes  # JSON text
     headers: dict[str, str] = field(default_factory=dict)
+    kept: bytes | None = None  # JSON text to store in place of a body that would be stored twice: `create` is told how to read it
 
     def response(self, *, replayed: bool = False) -> Response:
         """As an HTTP response."""
@@ -90,19 +91,35 @@ class Creation:
     tries: int = 1  # how often to store before that is said
 
 
-def create(request: Request, caller: Caller, key: str | None, document: Any, prepare: Callable[[], Creation]) -> Response:
+def create(
+    request: Request,
+    caller: Caller,
+    key: str | None,
+    document: Any,
+    prepare: Callable[[], Creation],
+    restored: Callable[[Connection, bytes], bytes] | None = None,
+) -> Response:
     """Answer a request that creates, once for a key: `prepare` outside of a transaction, then store and keep the answer in one.
 
-    A repeated key gets the first answer; what `prepare` and `store` raise gives the key back.
+    A repeated key gets the first answer, which `restored` makes of what was `kept` of it; what `prepare` and `store` raise gives the
+    key back.
     """
     database: Database = request.app.state.database
     with once(database, team_id=caller.team_id, path=request.url.path, key=key, document=document) as use:
         if use.replay is not None:
-            return use.replay.response(replayed=True)
+            first = use.replay
+            if restored is not None:
+                with database.read() as connection:
+                    first = replace(first, body=restored(connection, _encoded(first.body)))
+            return first.response(replayed=True)
         creation = prepare()
         answer = _committed(database, use, creation)
     creation.stored()
     return answer.response()
+
+
+def _encoded(body: str | bytes) -> bytes:
+    return body.encode() if isinstance(body, str) else body
 
 
 def _committed(database: Database, use: Once, creation: Creation) -> Answer:
@@ -134,7 +151,7 @@ class Once:
         """Store the answer in the transaction that stores what was made."""
         if self._key is None:
             return
-        body = answer.body.encode() if isinstance(answer.body, str) else answer.body
+        body = _encoded(answer.body if answer.kept is None else answer.kept)
         values = {"status": answer.status, "headers": json.dumps(answer.headers), "body": body}
         done = connection.execute(update(idempotency_keys).where(self._mine()).values(values))
         if done.rowcount != 1:  # the reservation lapsed and another request took it

@@ -18,6 +18,7 @@ from .identifiers import is_identifier
 from .problems import invalid_parameter
 
 MAXIMUM_LIMIT = 200
+MOST_LABELS = 20  # that a list is narrowed to or grouped by: each is a look into another table for every row
 
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_LIMIT, description="How many items a page has at most.")]
 SomeLimit = Annotated[int | None, Query(ge=1, le=MAXIMUM_LIMIT, description="How many items a page has at most; left out: all of them.")]

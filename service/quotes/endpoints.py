@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
@@ -88,6 +91,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
     def prepare() -> Creation:
         new: list[repository.New] = []
         entries: list[bytes] = []
+        kept: list[dict[str, Any]] = []
         desk = issuing.Desk(database, caller)
         for index, spec in enumerate(batch.specs):
             try:
@@ -95,11 +99,14 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
                 quote = desk.price(spec).to_store(caller.team_id)
             except problems.Problem as problem:
-                entries.append(documents.encode({"index": index, "problem": problem.as_json()}))
+                kept.append({"index": index, "problem": problem.as_json()})
+                entries.append(documents.encode(kept[-1]))
             else:
                 new.append(quote)
+                kept.append({"index": index, "quote_id": quote.id})
                 entries.append(b'{"index":%d,"quote":%b}' % (index, repository.envelope(quote.document, quote)))
-        answer = Answer(201, b'{"items":[%b]}' % b",".join(entries))
+        # The quotes are stored once, as quotes: the answer to be repeated names them.
+        answer = Answer(201, b'{"items":[%b]}' % b",".join(entries), kept=documents.encode({"kept": kept}))
 
         def store(connection: Connection) -> Answer:
             repository.add(connection, new)
@@ -107,7 +114,25 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
 
         return Creation(store=store, stored=lambda: request.app.state.metrics.quotes.labels("batch").inc(len(new)))
 
-    return idempotency.create(request, caller, key, received, prepare)
+    return idempotency.create(request, caller, key, received, prepare, partial(_batch_again, caller.team_id))
+
+
+def _batch_again(team_id: str, connection: Connection, kept: bytes) -> bytes:
+    """The answer to a batch as it was, from the quotes it stored and the problems it told; quotes never change but for their status."""
+    entries = json.loads(kept).get("kept")
+    if entries is None:  # kept whole, by an earlier release
+        return kept
+    stored = repository.get_many(connection, team_id, [entry["quote_id"] for entry in entries if "quote_id" in entry])
+    items = []
+    for entry in entries:
+        if "quote_id" not in entry:
+            items.append(documents.encode(entry))
+        elif (quote := stored.get(entry["quote_id"])) is not None:
+            items.append(b'{"index":%d,"quote":%b}' % (entry["index"], replace(quote, status="open").as_json()))
+        else:
+            gone = problems.NotFound("The quote was made, and has been deleted since").as_json()
+            items.append(documents.encode({"index": entry["index"], "problem": gone}))
+    return b'{"items":[%b]}' % b",".join(items)
 
 
 @router.post(

@@ -36,6 +36,8 @@ Measurement = dict[str, Any]  # of a pilot, as it came: code, value, how it was 
 
 MOST_BYTES_AT_ONCE = 16 * 1024  # of a body that is priced on the event loop
 
+MOST_SEARCHED = 100  # misfits of one request for which changes that would make them fit are looked for: ten times a quote's work each
+
 MOST_REMEMBERED = 2  # priced runs of one request
 
 # What a spec says of a run without changing its price.
@@ -136,6 +138,7 @@ class Desk:
         self._database = database
         self._caller = caller
         self._calibrations: dict[str | None, corrections.Calibration | None] = {}
+        self._misfits = 0
         self._priced: dict[bytes, tuple[corrections.Pinned, Mapping[str, Any]]] = {}  # by what of a spec decides the price
 
     def price(self, received: Any, *, pilot: Sequence[Measurement] = ()) -> Priced:
@@ -148,7 +151,10 @@ class Desk:
         if known is not None and known[0] == pinned:  # labels decide about corrections
             quote = {**known[1], "spec": resolved.spec, "provenance": resolved.provenance, "warnings": [*known[1]["warnings"]]}
             return Priced(received, spec, resolved.run, quote, list(pilot))
-        priced = _draft(received, spec, resolved, pinned, pilot).finish()
+        draft = _draft(received, spec, resolved, pinned, pilot)
+        if draft.misfit:
+            self._misfits += 1
+        priced = draft.finish(search=not draft.misfit or self._misfits <= MOST_SEARCHED)
         if len(self._priced) >= MOST_REMEMBERED:
             self._priced.clear()
         self._priced[decisive] = (pinned, {**priced.quote, "warnings": [*priced.quote["warnings"]]})
@@ -177,8 +183,13 @@ class _Draft:
     estimate: Estimate
     pilot: Sequence[Measurement]
 
-    def finish(self) -> Priced:
-        quote = quoting.document(self.resolved, self.estimate, self.pinned.factors, self.pinned.version)
+    @property
+    def misfit(self) -> bool:
+        """Whether changes that would make it fit have to be looked for."""
+        return self.estimate.fits not in (True, None)
+
+    def finish(self, *, search: bool = True) -> Priced:
+        quote = quoting.document(self.resolved, self.estimate, self.pinned.factors, self.pinned.version, search=search)
         return Priced(self.received, self.spec, self.resolved.run, quote, list(self.pilot))
 
 
@@ -228,7 +239,7 @@ async def price_body(database: Database, caller: Caller, body: Body) -> Priced:
     known = corrections.remembered(database, caller.team_id, spec.calibration)
     calibration = known[0] if known else await run_in_threadpool(corrections.find, database, caller.team_id, spec.calibration)
     draft = _draft(received, spec, resolved, _pinned(caller, spec, resolved.run, calibration))
-    return draft.finish() if draft.estimate.fits in (True, None) else await run_in_threadpool(draft.finish)
+    return await run_in_threadpool(draft.finish) if draft.misfit else draft.finish()
 
 
 def with_pilot(known: Sequence[Measurement], pilot: Pilot) -> list[Measurement]:

@@ -28,8 +28,13 @@ class Filter:
     created_before: datetime | None = None
 
 
-def page(connection: Connection, team_id: str, wanted: Filter, position: paging.Position | None, limit: int) -> list[Stored]:
-    """Quotes of the team, newest first: up to `limit` and one more if there is a next page."""
+MOST_BYTES = 16 * 1024 * 1024  # of a page: a quote with a million sample lengths has eight of them
+
+
+def page(
+    connection: Connection, team_id: str, wanted: Filter, position: paging.Position | None, limit: int
+) -> tuple[list[Stored], str | None]:
+    """Quotes of the team, newest first, and the cursor of the next page: at most `limit`, and fewer (but one) where they are long."""
     query = selected().where(quotes.c.team_id == team_id)
     for name in ("model", "device", "method", "project"):
         value = getattr(wanted, name)
@@ -47,8 +52,16 @@ def page(connection: Connection, team_id: str, wanted: Filter, position: paging.
         query = query.where(quotes.c.created_at < wanted.created_before)
     if wanted.status is not None:
         query = query.where(_status_is(wanted.status))
-    rows = connection.execute(paging.after(query, quotes.c.created_at, quotes.c.id, position, limit)).all()
-    return [stored(row) for row in rows]
+    found: list[Stored] = []
+    length = 0
+    # Row by row: a quote is unpacked when it is reached, so what does not go on the page is not.
+    with connection.execute(paging.after(query, quotes.c.created_at, quotes.c.id, position, limit)) as rows:
+        for row in rows:
+            if len(found) == limit or (found and length + len(row.document) > MOST_BYTES):
+                return found, paging.encode(paging.Position(found[-1].created_at, found[-1].id))
+            found.append(stored(row))
+            length += len(found[-1].document)
+    return found, None
 
 
 def _status_is(status: str) -> ColumnElement[bool]:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from service import __version__
+from service.alternatives.search import Offer
 from service.alternatives.suggestions import suggestions
 from service.estimation.correction import Corrections, Factor
 from service.estimation.estimate import Estimate, estimate
@@ -21,6 +22,9 @@ from service.specs.spec import RunSpec
 # Peaks repeat from run to run but for what the allocator makes of the order of requests.
 PEAK_SPREAD = 1.03
 _NOTHING: Mapping[str, float] = {}
+
+
+_NOT_SEARCHED = "changes that make a run fit are searched for the first misfits of a batch; quote this run alone to have them"
 
 
 def build(
@@ -44,11 +48,20 @@ def estimated(resolved: Resolved, corrections: Corrections | None = None, pilot:
 
 
 def document(
-    resolved: Resolved, result: Estimate, corrections: Corrections | None = None, calibration_version: str | None = None
+    resolved: Resolved,
+    result: Estimate,
+    corrections: Corrections | None = None,
+    calibration_version: str | None = None,
+    *,
+    search: bool = True,
 ) -> dict[str, Any]:
-    """The quote of an estimate. Where the run does not fit, changes that would make it fit are searched for: that takes its time."""
-    offer = suggestions(resolved, result.fits, corrections or {})
+    """The quote of an estimate. Where the run does not fit, changes that would make it fit are searched for: that takes its time, so
+    ``search`` may say that it is left out, and the quote says so.
+    """
+    offer = suggestions(resolved, result.fits, corrections or {}) if search else Offer([])
     nothing = () if offer.reason is None else (Warning(code="no_alternative", detail=offer.reason, pointer="/hardware"),)
+    if not search:
+        nothing = (Warning(code="alternatives_not_searched", detail=_NOT_SEARCHED, pointer="/hardware"),)
     return {
         "engine_version": __version__,
         "calibration_version": calibration_version,

@@ -31,7 +31,8 @@ router = APIRouter(prefix="/quotes", tags=["quotes"])
                 "name": "label.<key>",
                 "in": "query",
                 "required": False,
-                "description": "Only quotes with this label, for example `label.team=search`; repeatable with other keys.",
+                "description": "Only quotes with this label, for example `label.team=search`; repeatable with other keys, "
+                f"{paging.MOST_LABELS} of them at most.",
                 "schema": {"type": "string"},
             }
         ]
@@ -51,8 +52,11 @@ def list_quotes(
     cursor: paging.Cursor = None,
     caller: Caller = allow("quotes:read"),
 ) -> Response:
-    """The team's quotes, newest first; every filter that is given must hold."""
+    """The team's quotes, newest first; every filter that is given must hold. A page has fewer quotes than `limit` where they are long:
+    it ends at 16 MiB."""
     labels = {name.removeprefix("label."): value for name, value in request.query_params.items() if name.startswith("label.")}
+    if len(labels) > paging.MOST_LABELS:
+        raise problems.invalid_parameter("label.<key>", f"a list is narrowed to {paging.MOST_LABELS} labels at most")
     reference = None
     if external_ref is not None:
         system, separator, external_id = external_ref.partition(":")
@@ -72,9 +76,8 @@ def list_quotes(
     )
     position = paging.decode(cursor)
     with api.database(request).read() as connection:
-        rows = listing.page(connection, caller.team_id, wanted, position, limit)
-    following = paging.next_cursor(rows, limit)
-    items = b",".join(row.as_json() for row in rows[:limit])
+        rows, following = listing.page(connection, caller.team_id, wanted, position, limit)
+    items = b",".join(row.as_json() for row in rows)
     body = b'{"items":[%b],"next_cursor":%b}' % (items, documents.encode(following))
     return Response(body, headers=paging.link(request, following), media_type=documents.JSON)
 

@@ -46,6 +46,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "does_not_fit": "the run does not fit the device's memory",
         "fit_uncertain": "the device's memory lies inside the interval of the peak",
         "no_alternative": "no small change makes the run fit",
+        "alternatives_not_searched": "changes that would make the run fit were not looked for",
         # The budget.
         "no_evaluation": "no evaluation is budgeted",
         "no_ablation_reserve": "no small runs are budgeted",
