@@ -57,6 +57,9 @@ def _unknown_settings() -> list[tuple[str, str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from .keys.commands import add as add_keys
+    from .kit.database import Database
+
     parser = argparse.ArgumentParser(
         prog="python -m service",
         description="Runquote: the budget of a model-training run, quoted before it starts and checked after it ends. "
@@ -83,18 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     downgrade.add_argument("--discard", action="store_true", help="lose the rows that the earlier revision has no place for")
     downgrade.set_defaults(run=_downgrade)
 
-    keys = commands.add_parser("keys", help="make, list and revoke API keys", description="API keys of teams.")
-    actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a key", description="Make a key. It is printed once, alone, on stdout.")
-    create.add_argument("--team", required=True, help="the team it belongs to; made if there is none of that name")
-    create.add_argument("--scope", action="append", required=True, dest="scopes", metavar="SCOPE", help=_scopes() + "; repeatable")
-    create.set_defaults(run=_create_key)
-    listing = actions.add_parser("list", help="list keys", description="List keys, one a line: id, team, scopes, created, revoked.")
-    listing.add_argument("--team", help="of one team only")
-    listing.set_defaults(run=_list_keys)
-    revoke = actions.add_parser("revoke", help="revoke a key", description="Revoke a key; it stops working at once.")
-    revoke.add_argument("key", metavar="KEY", help="the key's id, or the key itself")
-    revoke.set_defaults(run=_revoke_key)
+    add_keys(commands, lambda options: Database(_settings(options).url))
 
     teams = commands.add_parser("teams", help="list teams, and whether they share what they learn", description="Teams.")
     acts = teams.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -132,12 +124,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     rebuild.set_defaults(run=_rebuild_accuracy)
     return parser
-
-
-def _scopes() -> str:
-    from .kit.security import SCOPES
-
-    return ", ".join(SCOPES)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -258,34 +244,6 @@ def _downgrade(options: argparse.Namespace) -> int:
     return 0
 
 
-def _create_key(options: argparse.Namespace) -> int:
-    from .kit import migration, security
-    from .kit.database import Database
-
-    settings = _settings(options)
-    migration.upgrade(settings.url)
-    database = Database(settings.url)
-    with database.write() as work:
-        key = security.create_key(work.connection, options.team, options.scopes, datetime.now(UTC))
-        work.commit()
-    database.close()
-    print(key)
-    return 0
-
-
-def _list_keys(options: argparse.Namespace) -> int:
-    from .kit import security
-    from .kit.database import Database
-
-    database = Database(_settings(options).url)
-    with database.read() as connection:
-        for key in security.list_keys(connection, options.team):
-            revoked = "-" if key.revoked_at is None else key.revoked_at.isoformat(timespec="seconds")
-            print(key.id, key.team, ",".join(key.scopes), key.created_at.isoformat(timespec="seconds"), revoked, sep="\t")
-    database.close()
-    return 0
-
-
 def _list_teams(options: argparse.Namespace) -> int:
     from .kit import security
     from .kit.database import Database
@@ -304,26 +262,11 @@ def _share_learning(options: argparse.Namespace) -> int:
 
     database = Database(_settings(options).url)
     with database.write() as work:
-        known = security.share_learning(work.connection, options.team, options.answer == "on")
+        known = security.share_learning(work.connection, options.team, options.answer == "on", datetime.now(UTC))
         work.commit()
     database.close()
     if not known:
         print("runquote: there is no such team", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _revoke_key(options: argparse.Namespace) -> int:
-    from .kit import security
-    from .kit.database import Database
-
-    database = Database(_settings(options).url)
-    with database.write() as work:
-        revoked = security.revoke_key(work.connection, options.key, datetime.now(UTC))
-        work.commit()
-    database.close()
-    if not revoked:
-        print("runquote: no such key, or it was revoked before", file=sys.stderr)
         return 1
     return 0
 

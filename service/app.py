@@ -20,10 +20,13 @@ from . import __version__
 from .accuracy import endpoints as accuracy
 from .accuracy import rollup
 from .actuals import endpoints as actuals
+from .audit import endpoints as audit
 from .catalog import endpoints as catalog
+from .keys import endpoints as keys
 from .kit import api, idempotency, migration, problems, reference
 from .kit.database import Database, HungDatabase
 from .kit.headers import Headers
+from .kit.key_uses import SECONDS_BETWEEN_WRITES, KeyUses
 from .kit.limits import Limits, Releasing
 from .kit.telemetry import Metrics, Telemetry, set_up_logging
 from .kit.writer import GroupWriter
@@ -57,6 +60,7 @@ TAGS = [
     {"name": "projects", "description": "Everything a project spent: explorations, failures and the final run."},
     {"name": "scaling", "description": "Published scaling laws, and what a faster stage gains the whole job."},
     {"name": "catalog", "description": "Devices and models, each with its source and date."},
+    {"name": "keys", "description": "A team's own keys, and who did what with them; for its admins."},
     {"name": "operations", "description": "Health and metrics; no key is needed."},
 ]
 
@@ -82,6 +86,20 @@ async def _sweep_on(database: Database) -> None:
         await _sweep(database)
 
 
+async def _write_uses_on(uses: KeyUses, database: Database) -> None:
+    """When keys were last used, again and again."""
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_WRITES)
+        await _write_uses(uses, database)
+
+
+async def _write_uses(uses: KeyUses, database: Database) -> None:
+    try:
+        await run_in_threadpool(uses.write, database)
+    except Exception as error:
+        log.warning("when keys were last used was not written: %s", type(error).__name__)
+
+
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings (from the environment where none are given)."""
     settings = settings or Settings()
@@ -92,11 +110,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # A request holds one connection at a time, so as many requests are worked on as there are connections.
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.database_connections
         await _sweep(database)
-        sweeping = asyncio.create_task(_sweep_on(database))
+        chores = [asyncio.create_task(_sweep_on(database)), asyncio.create_task(_write_uses_on(app.state.key_uses, database))]
         yield
-        sweeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeping
+        for chore in chores:
+            chore.cancel()
+            with suppress(asyncio.CancelledError):
+                await chore
+        await _write_uses(app.state.key_uses, database)
         app.state.quote_writer.close()
         app.state.searches.close()
         database.close()
@@ -118,6 +138,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.database = database
     app.state.metrics = Metrics()
     app.state.probes = anyio.CapacityLimiter(2)
+    app.state.key_uses = KeyUses()
     app.state.quote_writer = GroupWriter(database, repository.add)
     app.state.measurement_followers = (rollup.follow,)
     app.state.searches = Workers(settings.search_processes)
@@ -140,7 +161,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Telemetry, metrics=app.state.metrics)
     problems.install(app)
     _add_operations(app)
-    for router in (*quotes.routers, plans.router, actuals.router, accuracy.router, projects.router, catalog.router, scaling.router):
+    routers = (
+        *quotes.routers,
+        plans.router,
+        actuals.router,
+        accuracy.router,
+        projects.router,
+        catalog.router,
+        scaling.router,
+        keys.router,
+        audit.router,
+    )
+    for router in routers:
         app.include_router(
             router, prefix="/v1", dependencies=[Depends(api.known_parameters)], responses=api.problems(401, 403, 422, 429, 500, 503)
         )

@@ -16,7 +16,8 @@ from sqlalchemy import URL, Engine
 from starlette.testclient import TestClient
 
 from service.app import create_app
-from service.kit import migration, security
+from service.keys import repository as keys
+from service.kit import migration
 from service.kit.database import Database
 from service.settings import Settings
 from tests import postgres
@@ -144,7 +145,7 @@ def make_key(secured: TestClient) -> Callable[..., dict[str, str]]:
     def make(team: str, *scopes: str) -> dict[str, str]:
         database: Database = secured.app.state.database  # type: ignore[attr-defined]
         with database.write() as work:
-            key = security.create_key(work.connection, team, scopes, datetime.now(UTC))
+            key = keys.create_key(work.connection, team, scopes, datetime.now(UTC))
             work.commit()
         return {"Authorization": f"Bearer {key}"}
 

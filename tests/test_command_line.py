@@ -174,6 +174,14 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert listed[1:3] == ["search", "quotes:read"]
     assert key not in "".join(listed)
     assert run("keys", "list", "--team", "other", folder=tmp_path).stdout == ""
+    successor = run("keys", "rotate", listed[0], "--overlap", "8h", "--expires", "90d", folder=tmp_path).stdout.strip()
+    assert re.fullmatch(r"rq_[0-9a-f]{16}_[A-Za-z0-9_-]{43}", successor)
+    old, new = (line.split("\t") for line in run("keys", "list", folder=tmp_path).stdout.strip().splitlines())
+    assert old[0] == new[-1] == listed[0] and old[5] != "-" and new[5] != "-"  # both expire
+    for refused in (["rotate", listed[0]], ["rotate", "rq_nothing"], ["rotate", new[0], "--overlap", "soon"]):
+        answer = run("keys", *refused, folder=tmp_path)
+        assert answer.returncode == 2 and answer.stderr.startswith("runquote: ") and answer.stdout == ""
+    assert run("keys", "revoke", key[:20] + "garbage", folder=tmp_path).returncode == 1  # it names another key than that one
     assert run("keys", "revoke", listed[0], folder=tmp_path).returncode == 0
     again = run("keys", "revoke", listed[0], folder=tmp_path)
     assert again.returncode == 1
@@ -195,7 +203,7 @@ def test_wrong_commands_are_refused_in_words(
     assert capsys.readouterr().err
 
 
-COMMANDS = ["", "serve", "migrate", "downgrade", "keys", "keys create", "keys list", "keys revoke", "openapi", "backtest"]
+COMMANDS = ["", "serve", "migrate", "downgrade", "keys", "keys create", "keys list", "keys rotate", "keys revoke", "openapi", "backtest"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -243,14 +251,14 @@ def test_a_bug_shows_its_traceback(bug: Exception, monkeypatch: pytest.MonkeyPat
     def fail(*_: Any, **__: Any) -> None:
         raise bug
 
-    monkeypatch.setattr("service.kit.security.list_keys", fail)
+    monkeypatch.setattr("service.keys.repository.list_keys", fail)
     with pytest.raises(type(bug)):
         main(["keys", "list"])
 
 
 def test_an_invalid_object_inside_is_not_taken_for_a_wrong_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("service.kit.security.list_keys", lambda *_: Quote.model_validate({}))
+    monkeypatch.setattr("service.keys.repository.list_keys", lambda *_: Quote.model_validate({}))
     with pytest.raises(ValidationError):
         main(["keys", "list"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from service.calibrations import corrections
 from service.calibrations import repository as calibrations
 from service.calibrations.repository import Stored
 from service.estimation.codes import CODES
-from service.kit import api, documents, idempotency, paging
+from service.kit import api, audit, documents, idempotency, paging
 from service.kit.database import Database
 from service.kit.documents import Body
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
@@ -158,13 +159,22 @@ def create_calibration(
     def prepare() -> Creation:
         values = _fitted(database, request.app.state.settings, caller, wanted)
         return Creation(
-            store=lambda connection: Answer(201, documents.dump(_calibration(calibrations.add(connection, values)))),
+            store=lambda connection: _stored(connection, caller, values),
             stored=lambda: corrections.forget(database, caller.team_id),
             collision=Busy("Other calibrations are being made at the same time", headers={"Retry-After": "1"}),
             tries=5,  # another request may have taken the number
         )
 
     return idempotency.create(request, caller, key, received, prepare)
+
+
+def _stored(connection: Connection, caller: Caller, values: Mapping[str, Any]) -> Answer:
+    made = calibrations.add(connection, values)
+    act = audit.Event(
+        team_id=caller.team_id, key_id=caller.key_id, action="calibration.created", subject=made.version, created_at=made.created_at
+    )
+    audit.record(connection, [act])
+    return Answer(201, documents.dump(_calibration(made)))
 
 
 def _fitted(database: Database, settings: Settings, caller: Caller, wanted: schemas.CalibrationRequest) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection
 
-from service.kit import api, documents, idempotency, paging, problems
+from service.kit import api, audit, documents, idempotency, paging, problems
 from service.kit.documents import JsonBody
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.security import Caller, allow
@@ -157,6 +157,8 @@ def _creation(request: Request, caller: Caller, actuals: Actuals, targets: Seque
             done = recording.record(connection, caller.team_id, target.quote, target.run, checked, now, document=actuals.format is not None)
             told += done.all
             new += done.new
+        quote_ids = sorted({one.quote_id for one in new})
+        audit.record(connection, [_recorded(caller, quote_id, now) for quote_id in quote_ids])
         for follow in followers(request):
             follow(connection, new)
         content = {
@@ -166,6 +168,10 @@ def _creation(request: Request, caller: Caller, actuals: Actuals, targets: Seque
         return Answer(201 if new else 200, documents.dump(content))
 
     return Creation(store=store)
+
+
+def _recorded(caller: Caller, quote_id: str, now: datetime) -> audit.Event:
+    return audit.Event(team_id=caller.team_id, key_id=caller.key_id, action="actuals.recorded", subject=quote_id, created_at=now)
 
 
 Follower = Callable[[Connection, Sequence[KeptMeasurement]], None]

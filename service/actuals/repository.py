@@ -99,6 +99,7 @@ measurements = Table(
     UniqueConstraint("corrects_id"),
     UniqueConstraint("replaces_id"),
     Index("ix_measurements_quote_id_created_at", "quote_id", "created_at", "id"),
+    Index("ix_measurements_team_id_created_at", "team_id", "created_at", "id"),
     Index("ix_measurements_team_id_code_observed_at", "team_id", "code", "observed_at"),
 )
 

@@ -99,7 +99,11 @@ def _names(route: APIRoute) -> tuple[dict[str, bool], tuple[str, ...]]:
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuse query parameters that the endpoint does not have, and ones given twice: an input is never without effect."""
+    """Refuse query parameters that the endpoint does not have, and ones given twice: an input is never without effect.
+
+    Nobody unknown is told what an endpoint knows: a key is asked for first.
+    """
+    await identify(request)
     if not request.url.query:
         return
     await identify(request)  # who has no key is told that first, and nothing else

@@ -1,4 +1,4 @@
-"""Teams, API keys and scopes.
+"""Teams, API keys and scopes: who asks, and what they may. Keys are made and managed in the room ``keys``.
 
 A key reads `rq_<lookup>_<secret>`: the first part finds its row, the whole is compared by its SHA-256 in constant time. The
 secret has 256 random bits, so a fast hash is enough (a slow one would let anybody burn CPU by sending keys). Only the hash
@@ -11,10 +11,9 @@ import hashlib
 import hmac
 import logging
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal, get_args
 
 from fastapi import Depends, Request, Security
@@ -22,8 +21,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.models import HTTPBase as HttpScheme
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
-from sqlalchemy import Boolean, Column, Connection, ForeignKey, Index, String, Table, Text, UniqueConstraint, false, select
+from sqlalchemy import Boolean, Column, Connection, ForeignKey, Index, String, Table, Text, UniqueConstraint, bindparam, false, select
 
+from . import audit
 from .database import Database, UtcDateTime, id_column, metadata
 from .identifiers import uuid7
 from .problems import Forbidden, Unauthenticated
@@ -36,6 +36,7 @@ SCOPES: tuple[str, ...] = get_args(Scope)
 
 DEFAULT_TEAM_ID = "00000000-0000-7000-8000-000000000000"
 DEFAULT_TEAM = "default"
+LOOKUP = "[0-9a-f]{16}"
 _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,99}")
 
 teams = Table(
@@ -58,6 +59,9 @@ api_keys = Table(
     Column("scopes", Text, nullable=False),  # separated by spaces
     Column("created_at", UtcDateTime, nullable=False),
     Column("revoked_at", UtcDateTime),
+    Column("expires_at", UtcDateTime),  # null: it has no end
+    Column("last_used_at", UtcDateTime),  # to the minute: see `key_uses`
+    Column("replaces_id", String(36), ForeignKey("api_keys.id")),  # the key in whose place it was made
     UniqueConstraint("lookup"),
     Index(None, "team_id"),
 )
@@ -112,6 +116,8 @@ async def identify(request: Request) -> Caller:
         raise Unauthenticated("The key is not valid", headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
     request.scope["caller"] = caller
     request.app.state.limits.admit(request.scope, key_id=caller.key_id, team_id=caller.team_id)
+    if caller.key_id is not None:
+        request.app.state.key_uses.note(caller.key_id, datetime.now(UTC))
     return caller
 
 
@@ -135,26 +141,43 @@ def allow(*scopes: Scope) -> Caller:
 
 def _find(database: Database, key: str) -> Caller | None:
     with database.read() as connection:
-        return authenticate(connection, key)
+        return authenticate(connection, key, datetime.now(UTC))
 
 
-def _digest(key: str) -> str:
+def digest(key: str) -> str:
+    """What is stored of a key."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 
-def authenticate(connection: Connection, key: str) -> Caller | None:
-    """The caller of a key, unless it is unknown or revoked."""
-    match = re.fullmatch(r"rq_([0-9a-f]{16})_.+", key)
-    row = None
-    if match:
-        row = connection.execute(
-            select(api_keys.c.hash, api_keys.c.scopes, api_keys.c.revoked_at, teams.c.id, teams.c.name, api_keys.c.id.label("key_id"))
-            .join(teams, teams.c.id == api_keys.c.team_id)
-            .where(api_keys.c.lookup == match[1])
-        ).one_or_none()
+def lookup_of(key: str) -> str | None:
+    """The part of a whole key that finds its row; None where the text is no whole key."""
+    match = re.fullmatch(rf"rq_({LOOKUP})_.+", key)
+    return None if match is None else match[1]
+
+
+# Asked for every request: building the statement anew takes as long as running it.
+_BY_LOOKUP = (
+    select(
+        api_keys.c.hash,
+        api_keys.c.scopes,
+        api_keys.c.revoked_at,
+        api_keys.c.expires_at,
+        api_keys.c.id.label("key_id"),
+        teams.c.id,
+        teams.c.name,
+    )
+    .join(teams, teams.c.id == api_keys.c.team_id)
+    .where(api_keys.c.lookup == bindparam("lookup"))
+)
+
+
+def authenticate(connection: Connection, key: str, now: datetime) -> Caller | None:
+    """The caller of a key, unless it is unknown, revoked or expired."""
+    lookup = lookup_of(key)
+    row = None if lookup is None else connection.execute(_BY_LOOKUP, {"lookup": lookup}).one_or_none()
     # Compared even when nothing was found, so that time does not tell which lookups exist.
-    same = hmac.compare_digest(_digest(key), row.hash if row else "0" * 64)
-    if row is None or not same or row.revoked_at is not None:
+    same = hmac.compare_digest(digest(key), row.hash if row else "0" * 64)
+    if row is None or not same or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
         return None
     return Caller(row.id, row.name, frozenset(row.scopes.split()), row.key_id)
 
@@ -171,61 +194,21 @@ def ensure_team(connection: Connection, name: str, now: datetime) -> str:
     return team_id
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key as it is listed; the secret is not stored."""
-
-    id: str
-    team: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    revoked_at: datetime | None
-
-
 def list_teams(connection: Connection) -> list[tuple[str, bool]]:
     """Teams by name, and whether they share what they learn."""
     rows = connection.execute(select(teams.c.name, teams.c.shares_learning).order_by(teams.c.name))
     return [(row.name, row.shares_learning) for row in rows]
 
 
-def share_learning(connection: Connection, team: str, shares: bool) -> bool:
+def share_learning(connection: Connection, team: str, shares: bool, now: datetime) -> bool:
     """A team agrees to share what it learns, or no longer; False where there is no such team."""
-    return connection.execute(teams.update().where(teams.c.name == team).values(shares_learning=shares)).rowcount > 0
-
-
-def create_key(connection: Connection, team: str, scopes: Sequence[str], now: datetime) -> str:
-    """Make a key for a team; the answer is the only time it is seen."""
-    unknown = sorted(set(scopes) - set(SCOPES))
-    if unknown or not scopes:
-        raise UsageError("scopes are " + ", ".join(SCOPES))
-    lookup = secrets.token_hex(8)
-    key = f"rq_{lookup}_{secrets.token_urlsafe(32)}"
-    connection.execute(
-        api_keys.insert().values(
-            id=uuid7(),
-            team_id=ensure_team(connection, team, now),
-            lookup=lookup,
-            hash=_digest(key),
-            scopes=" ".join(sorted(set(scopes))),
-            created_at=now,
-        )
+    team_id = connection.execute(select(teams.c.id).where(teams.c.name == team)).scalar_one_or_none()
+    if team_id is None:
+        return False
+    connection.execute(teams.update().where(teams.c.id == team_id).values(shares_learning=shares))
+    action: audit.Action = "learning.shared" if shares else "learning.unshared"
+    audit.record(
+        connection,
+        [audit.Event(team_id=team_id, key_id=None, action=action, subject=team_id, created_at=now, at_command_line=True)],
     )
-    return key
-
-
-def list_keys(connection: Connection, team: str | None = None) -> list[Key]:
-    """All keys, oldest first, or those of one team."""
-    query = select(api_keys.c.id, teams.c.name, api_keys.c.scopes, api_keys.c.created_at, api_keys.c.revoked_at).join(teams)
-    if team is not None:
-        query = query.where(teams.c.name == team)
-    return [
-        Key(*row[:2], tuple(row[2].split()), *row[3:]) for row in connection.execute(query.order_by(api_keys.c.created_at, api_keys.c.id))
-    ]
-
-
-def revoke_key(connection: Connection, key_id: str, now: datetime) -> bool:
-    """Revoke a key by its id, or by the key itself; whether there was one to revoke."""
-    # A key that was mistyped, or guessed from another's first part, is nobody's: the whole is compared.
-    where = api_keys.c.hash == _digest(key_id) if key_id.startswith("rq_") else api_keys.c.id == key_id
-    done = connection.execute(api_keys.update().where(where, api_keys.c.revoked_at.is_(None)).values(revoked_at=now))
-    return done.rowcount > 0
+    return True

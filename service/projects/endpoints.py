@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection, Row
 
-from service.kit import api, documents, idempotency, paging
+from service.kit import api, audit, documents, idempotency, paging
 from service.kit.documents import JsonBody
 from service.kit.idempotency import Answer, Creation, IdempotencyKey
 from service.kit.identifiers import uuid7
@@ -52,6 +52,7 @@ def create_project(request: Request, body: JsonBody, key: IdempotencyKey = None,
 
     def store(connection: Connection) -> Answer:
         repository.add_project(connection, row)
+        audit.record(connection, [_act(caller, "project.created", row)])
         return Answer(201, documents.dump(_project(row)), {"Location": f"/v1/projects/{row['id']}/ledger"})
 
     creation = Creation(store=store, collision=Conflict("the team has a project of this name"))
@@ -103,11 +104,16 @@ def create_entry(
         def store(connection: Connection) -> Answer:
             _check_references(connection, row)
             repository.add_entry(connection, row)
+            audit.record(connection, [_act(caller, "entry.created", row)])
             return Answer(201, documents.dump(_entry(row)), {"Location": f"/v1/projects/{project_id}/ledger"})
 
         return Creation(store=store, collision=Conflict("the entry was corrected before; correct its correction"))
 
     return idempotency.create(request, caller, key, received, prepare)
+
+
+def _act(caller: Caller, action: audit.Action, row: Mapping[str, Any]) -> audit.Event:
+    return audit.Event(team_id=caller.team_id, key_id=caller.key_id, action=action, subject=row["id"], created_at=row["created_at"])
 
 
 def _new_entry(wanted: schemas.EntryBody, team_id: str, project_id: str) -> dict[str, Any]:

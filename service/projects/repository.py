@@ -73,6 +73,8 @@ ledger_entries = Table(
     UniqueConstraint("corrects_id"),
     CheckConstraint(f"stage IN ({', '.join(repr(name) for name in STAGES)})", name="stage"),
     CheckConstraint(f"outcome IN ({', '.join(repr(name) for name in OUTCOMES)})", name="outcome"),
+    Index(None, "quote_id"),
+    Index("ix_ledger_entries_team_id_created_at", "team_id", "created_at", "id"),
     Index("ix_ledger_entries_project_id_created_at", "project_id", "created_at", "id"),
 )
 

@@ -44,7 +44,7 @@ async def create_quote(request: Request, body: JsonBody, key: IdempotencyKey = N
     database = api.database(request)
     if key is not None:
         return await run_in_threadpool(_create_once, request, caller, key, body)
-    new = (await issuing.price_body(database, caller, body)).to_store(caller.team_id)
+    new = (await issuing.price_body(database, caller, body)).to_store(caller)
     await request.app.state.quote_writer.write(new)
     request.app.state.metrics.quotes.labels("single").inc()
     return _created(new).response()
@@ -97,7 +97,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
             try:
                 if index in apart:
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
-                quote = desk.price(spec).to_store(caller.team_id)
+                quote = desk.price(spec).to_store(caller)
             except problems.Problem as problem:
                 kept.append({"index": index, "problem": problem.as_json()})
                 entries.append(documents.encode(kept[-1]))
@@ -177,7 +177,7 @@ def create_revision(
 
 def _creation(request: Request, caller: Caller, priced: Priced) -> Creation:
     """A priced quote, ready to be stored and answered."""
-    new = priced.to_store(caller.team_id)
+    new = priced.to_store(caller)
     answer = _created(new)
 
     def store(connection: Connection) -> Answer:
@@ -200,7 +200,7 @@ def _revision(request: Request, caller: Caller, priced: Priced, supersedes_id: s
                 f"quote {beside} supersedes the same quote: this one stands beside it and holds nothing of its changes; to build on them "
                 "revise that one",
             )
-        new = own.to_store(caller.team_id, supersedes_id)
+        new = own.to_store(caller, supersedes_id)
         repository.add(connection, [new])
         return _created(new)
 

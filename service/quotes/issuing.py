@@ -94,7 +94,7 @@ class Priced:
         document["pilot"] = {"measurements": self.pilot} if self.pilot else None
         return documents.encode(document, quoting.sum_of_numbers(document))
 
-    def to_store(self, team_id: str, supersedes_id: str | None = None) -> repository.New:
+    def to_store(self, caller: Caller, supersedes_id: str | None = None) -> repository.New:
         """With an id and a moment, and the columns that lists filter by."""
         spec, run = self.spec, self.run
         hardware = run.hardware
@@ -103,7 +103,8 @@ class Priced:
         document = self._document()
         return repository.New(
             id=uuid7(),
-            team_id=team_id,
+            team_id=caller.team_id,
+            key_id=caller.key_id,
             created_at=datetime.now(UTC),
             engine_version=self._engine,
             calibration_version=self._calibration,

@@ -30,7 +30,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from service.kit import documents
+from service.kit import audit, documents
 from service.kit.database import UtcDateTime, id_column, insert, insert_plain, metadata, team_column
 from service.kit.identifiers import is_identifier
 from service.kit.packing import Frame, Packed
@@ -123,6 +123,7 @@ class New:
 
     id: str
     team_id: str
+    key_id: str | None  # of who asked for it, for the audit
     created_at: datetime
     engine_version: str
     calibration_version: str | None
@@ -149,8 +150,8 @@ def envelope(document: bytes, quote: Stored | New | None, *, engine_version: str
 
 
 def add(connection: Connection, new: Iterable[New]) -> None:
-    """Store quotes with their labels, in as many statements as there are tables."""
-    rows, labels, events = [], [], []
+    """Store quotes with their labels, and who made them, in as many statements as there are tables."""
+    rows, labels, events, acts = [], [], [], []
     for quote in new:
         rows.append(
             {
@@ -169,9 +170,19 @@ def add(connection: Connection, new: Iterable[New]) -> None:
         labels += [{"quote_id": quote.id, "key": key, "value": value} for key, value in quote.labels.items()]
         if quote.supersedes_id is not None:
             events.append((quote.supersedes_id, quote.created_at))
+        acts.append(
+            audit.Event(
+                team_id=quote.team_id,
+                key_id=quote.key_id,
+                action="quote.created" if quote.supersedes_id is None else "quote.revised",
+                subject=quote.id,
+                created_at=quote.created_at,
+            )
+        )
     for table, values in ((quotes, rows), (quote_labels, labels)):
         if values:
             insert_plain(connection, table, values)
+    audit.record(connection, acts)
     for quote_id, moment in events:
         record_event(connection, quote_id, "superseded", moment)
 

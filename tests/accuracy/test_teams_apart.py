@@ -11,6 +11,7 @@ from sqlalchemy import URL
 from starlette.testclient import TestClient
 
 from service.app import create_app
+from service.keys import repository as keys
 from service.kit import security
 from service.learning import drivers, sharing
 from service.learning.drivers import Evidence, Facts
@@ -69,8 +70,8 @@ def keyed(client: TestClient, team: str, *, shares: bool) -> Headers:
     from datetime import UTC, datetime
 
     with client.app.state.database.write() as work:  # type: ignore[attr-defined]
-        key = security.create_key(work.connection, team, SCOPES, datetime.now(UTC))
-        assert security.share_learning(work.connection, team, shares)
+        key = keys.create_key(work.connection, team, SCOPES, datetime.now(UTC))
+        assert security.share_learning(work.connection, team, shares, datetime.now(UTC))
         work.commit()
     return {"Authorization": f"Bearer {key}"}
 

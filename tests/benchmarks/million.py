@@ -94,7 +94,7 @@ def cohorts(database: Database, rng: np.random.Generator) -> list[list[repositor
             "hardware": {"device": device, "device_count": 1024},
         }
         variants = [spec | {"data": {"total_tokens": 10**12 + int(rng.integers(10**12))}} for _ in range(VARIANTS)]
-        found.append([desk.price(variant).to_store(DEFAULT_TEAM_ID) for variant in variants])
+        found.append([desk.price(variant).to_store(DEFAULT_CALLER) for variant in variants])
     return found
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import URL
 from starlette.testclient import TestClient
 
 from service.app import create_app
-from service.kit import security
+from service.keys import repository as keys
 from service.kit.direct import DirectRoute
 from service.quotes import examples
 from tests.conftest import settings_for
@@ -59,7 +59,7 @@ def test_it_answers_as_fastapi_would(
     with TestClient(create_app(settings_for(database_url, auth=auth, max_body_bytes=1500))) as client:
         if key is not None and ":" in key:
             with client.app.state.database.write() as work:  # type: ignore[attr-defined]
-                key = security.create_key(work.connection, "search", [key], datetime.now(UTC))
+                key = keys.create_key(work.connection, "search", [key], datetime.now(UTC))
                 work.commit()
         bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
         direct = told(client, request_, **bearer)

@@ -1,0 +1,1 @@
+"""The audit over HTTP; it is written by ``kit.audit``, with every act."""
