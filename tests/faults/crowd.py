@@ -17,7 +17,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from service.kit import migration, security
+from service.keys import repository as keys
+from service.kit import migration
 from service.kit.database import Database
 from service.quotes import examples
 
@@ -124,10 +125,10 @@ class _Caller:
 def _keys(where: Place, *teams: str) -> list[str]:
     database = Database(where.url)
     with database.write() as work:
-        keys = [security.create_key(work.connection, team, SCOPES, datetime.now(UTC)) for team in teams]
+        made = [keys.create_key(work.connection, team, SCOPES, datetime.now(UTC)) for team in teams]
         work.commit()
     database.close()
-    return keys
+    return made
 
 
 def _watch(port: int, key: str, seen: Seen, seconds: float) -> None:

@@ -37,7 +37,7 @@ def test_the_count_notices_what_is_lost_doubled_and_stored_under_another_id(tmp_
     ids = []
     with database.write() as work:
         for name in ("once", "twice", "twice", "under another id"):
-            new = issuing.price(database, DEFAULT_CALLER, named(name)).to_store(DEFAULT_CALLER.team_id)
+            new = issuing.price(database, DEFAULT_CALLER, named(name)).to_store(DEFAULT_CALLER)
             repository.add(work.connection, [new])
             ids.append(new.id)
         work.commit()
