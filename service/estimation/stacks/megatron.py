@@ -54,8 +54,12 @@ BLOCKS = BlockRule(
     routing_widths=None,
 )
 
+# Megatron-DeepSpeed's vocabulary-parallel cross entropy makes its softmax, its gradient and the 16-bit copy of that beside the logits.
 _LOSS = LossRule(saved=(4, 4, 4), forward_extra=(6, 6, 4), backward_extra=(6, 6, 4))
 _WHOLE_LOSS = LossRule(saved=(4, 4, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4))  # the 32-bit softmax in place of the logits
+# Megatron-core since mid 2024: the 16-bit logits and one 32-bit copy in which maximum, exponential, quotient and gradient are made in
+# place (tensor_parallel/cross_entropy.py); its native fusion is compiled and makes the gradient beside both (fusions/fused_cross_entropy.py).
+_CORE_LOSS, _CORE_FUSED_LOSS = _WHOLE_LOSS, _LOSS
 _SHARDING = ShardingRule(
     gathered_blocks=2,
     gathered_outside=1,
@@ -138,9 +142,9 @@ MEGATRON = Stack(
     weight_casts=False,
     blocks=BLOCKS,
     compiled_blocks=BLOCKS,  # fused by hand already
-    loss=_LOSS,
-    compiled_loss=_WHOLE_LOSS,
-    fused_loss=_WHOLE_LOSS,
+    loss=_CORE_LOSS,
+    compiled_loss=_CORE_LOSS,
+    fused_loss=_CORE_FUSED_LOSS,
     selective=CHECKPOINTED_CORE,
     sharding=_SHARDING,
     foreach_temporaries=False,
