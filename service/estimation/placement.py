@@ -60,6 +60,15 @@ class Placement:
     virtual_stages: Number  # pieces of a pipeline stage in an interleaved schedule
 
     @property
+    def routed_inner_share(self) -> Number:
+        """Share of the inner values of a micro-batch's tokens that a rank's experts make.
+
+        Where tensor ranks share the sequence each sends its own tokens, and the ranks of one expert gather them again: its part of the
+        matrices makes their part of the values (Megatron-core, transformer/moe/token_dispatcher.py).
+        """
+        return 1.0 / (self.sequence_split if _splits(self.sequence_split) else self.expert_tensor)
+
+    @property
     def shard_copies(self) -> Number:
         """Shard groups that hold the same: they reduce their gradients among each other (hybrid sharding)."""
         return self.replicas / self.shard
@@ -68,6 +77,10 @@ class Placement:
     def expert_shard_copies(self) -> Number:
         """The same for experts."""
         return self.expert_replicas / self.expert_shard
+
+
+def _splits(ranks: Number) -> bool:
+    return is_array(ranks) or ranks != 1.0
 
 
 def place(run: Run) -> Placement:
@@ -79,12 +92,11 @@ def place(run: Run) -> Placement:
     shard = replicas
     if layout.sharding == "hybrid" and layout.shard_group_size is not None:
         shard = minimum(layout.shard_group_size * 1.0, replicas)
-    experts_apart = is_array(expert) or expert > 1.0
+    experts_apart = is_array(expert) or expert > 1.0 or layout.expert_tensor is not None
     expert_tensor, expert_split, expert_replicas, expert_shard = tensor, tensor, replicas, shard
     if experts_apart:
-        # Expert ranks run over tensor ranks first: what tensor ranks are left over divide each expert's matrices.
-        expert_split = maximum(expert, tensor)
-        expert_tensor = expert_split / expert
+        expert_tensor = _expert_tensor(run, expert, tensor)
+        expert_split = expert * expert_tensor
         expert_replicas = maximum(replicas * tensor / expert_split, 1.0)
         expert_shard = maximum(shard * tensor / expert_split, 1.0)
     weights_over, expert_weights_over = (shard, expert_shard) if divides_weights(run) else (1.0, 1.0)
@@ -115,6 +127,14 @@ def place(run: Run) -> Placement:
         micro_batches=batch.gradient_accumulation_steps * 1.0,
         virtual_stages=layout.virtual_pipeline * 1.0,
     )
+
+
+def _expert_tensor(run: Run, expert: Number, tensor: Number) -> Number:
+    """Ranks that one expert's matrices are divided over: the caller's word, or what expert ranks leave of the tensor ranks."""
+    if run.layout.expert_tensor is not None:
+        return run.layout.expert_tensor * 1.0
+    # Expert ranks run over tensor ranks first: what tensor ranks are left over divide each expert's matrices.
+    return maximum(expert, tensor) / expert
 
 
 def divides_weights(run: Run) -> bool:

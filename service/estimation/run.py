@@ -130,6 +130,9 @@ class Layout:
     pipeline: Number = 1
     context: Number = 1
     expert: Number = 1
+    expert_tensor: Number | None = (
+        None  # ranks that one expert's matrices are divided over; None: what expert ranks leave of the tensor ranks
+    )
     data: Number = 1
     virtual_pipeline: Number = 1
     expert_imbalance: float = 1.2  # tokens of the fullest expert rank over the mean, where experts are spread over ranks

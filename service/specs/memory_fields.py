@@ -44,6 +44,8 @@ def _idle(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
             yield "/optimizer/implementation", f"{stack.title} steps with a fused optimizer of its own"
         elif not OPTIMIZERS[run.optimizer.name].foreach_temporaries:
             yield "/optimizer/implementation", f"{run.optimizer.name} has one form here"
+    if layout.expert_tensor is not None and not any(layer.mlp.experts for layer in run.architecture.layers):
+        yield "/parallelism/expert_tensor", "the model has no experts"
     if layout.expert_imbalance != Layout().expert_imbalance:
         if int(layout.expert) == 1:
             yield "/parallelism/expert_imbalance", "all experts are on every rank"

@@ -279,6 +279,7 @@ def _layout(
     pipeline: int = section.take("pipeline", 1)
     context: int = section.take("context", 1)
     expert: int = section.take("expert", 1)
+    expert_tensor: int | None = None if section.given("expert_tensor") is None else section.take("expert_tensor")
     imbalance: float = section.take("expert_imbalance", r.Layout().expert_imbalance)
     model_parallel = tensor * pipeline * context
     devices = model_parallel if hardware is None else hardware[0].device_count
@@ -300,6 +301,11 @@ def _layout(
         warnings.append(no_effect("/parallelism/virtual_pipeline", "there is one pipeline stage"))
     if sequence_parallel and tensor == 1:
         warnings.append(no_effect("/parallelism/sequence_parallel", "it divides activations over tensor-parallel ranks, and there is one"))
+    if expert_tensor is not None and devices // pipeline % (expert * expert_tensor):
+        raise spec_error(
+            "/parallelism/expert_tensor",
+            f"expert x expert_tensor = {expert * expert_tensor} does not divide the {devices // pipeline} devices of a pipeline stage",
+        )
     if expert > devices:
         warnings.append(
             Warning(
@@ -311,6 +317,7 @@ def _layout(
         pipeline=pipeline,
         context=context,
         expert=expert,
+        expert_tensor=expert_tensor,
         data=data,
         virtual_pipeline=virtual,
         expert_imbalance=imbalance,

@@ -213,6 +213,8 @@ class ParallelismSpec(Part):
     """Ranks that share each sequence."""
     expert: Devices | None = None
     """Ranks that share the experts of a layer."""
+    expert_tensor: Devices | None = None
+    """Ranks that share the matrices of each expert, beside `expert`; left out: what `expert` leaves of `tensor`."""
     expert_imbalance: Imbalance | None = None
     """Tokens of the fullest expert rank over the mean, where experts are shared: 1.2 where it is left out. Decides memory alone."""
     sequence_parallel: Flag | None = None

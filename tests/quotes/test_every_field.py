@@ -117,6 +117,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "/parallelism/pipeline": ({}, 2),
     "/parallelism/context": ({}, 2),
     "/parallelism/expert": ({"model": {"preset": "mixtral-8x7b"}}, 8),
+    "/parallelism/expert_tensor": ({"model": {"preset": "mixtral-8x7b"}, "parallelism": {"expert": 4}}, 2),
     "/parallelism/expert_imbalance": ({"model": {"preset": "mixtral-8x7b"}, "parallelism": {"expert": 8}}, 2),
     "/parallelism/sequence_parallel": ({}, True),
     "/parallelism/virtual_pipeline": ({"parallelism": {"pipeline": 2}}, 4),

@@ -126,7 +126,8 @@ class Kept:
     scores: float = 0.0  # per token and key position; divided by tensor parallelism
     squares: float = 0.0  # per squared position, whatever the batch size (a position bias kept as a mask)
     single: float = 0.0  # per token, only where the micro-batch is one sequence (views keep their base)
-    routed: float = 0.0  # per token, in the experts: grows with the load imbalance
+    routed: float = 0.0  # per token, hidden states sent to experts: grows with the load imbalance
+    routed_inner: float = 0.0  # per token, inside the experts: likewise, and their matrices are split
     fixed: float = 0.0  # per block
     fixed_experts: float = 0.0  # per block, divided by expert parallelism
     positions: float = 0.0  # per position, whatever the batch size

@@ -25,8 +25,9 @@ def block_bytes(model: TrainedModel, kept: Kept, placed: Placement, decoder: boo
     length = model.lengths.decoder if decoder else model.lengths.sequence
     local = length / placed.context
     per_token: Number = split(kept.replicated, placed.sequence_split) + (kept.split + kept.scores * length) / placed.tensor
-    if kept.routed:
-        per_token = per_token + kept.routed * placed.expert_imbalance
+    if kept.routed or kept.routed_inner:
+        routed = kept.routed + kept.routed_inner * placed.routed_inner_share
+        per_token = per_token + routed * placed.expert_imbalance
     if kept.single:
         per_token = per_token + where(placed.micro_sequences > 1, 0.0, kept.single / placed.tensor)
     whole = placed.micro_sequences * local * per_token
@@ -63,7 +64,7 @@ def selected_bytes(model: TrainedModel, kind: BlockKind, placed: Placement) -> N
     outputs = Kept(
         replicated=(model.how.residual + width) * model.how.hidden,
         split=split,
-        routed=rule.kept_outputs * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
+        routed_inner=rule.kept_outputs * width * 3.0 * kind.intermediate if kind.layer.mlp.experts else 0.0,
     )
     return minimum(
         block_bytes(model, outputs, placed, kind.decoder) / model.blocks.kept_scale, block_bytes(model, kind.kept, placed, kind.decoder)

@@ -236,7 +236,6 @@ def _mixture(how: Computing, layer: Layer, flow: GradientFlow) -> Kept:
     rule = how.activation(mlp.activation)
     inside = (rule.inner[how.operators] + width + (width if how.rules.gate_output_kept else 0.0)) + (width if weights else 0.0)
     copies = (width * 2 if weights else width) * how.hidden
-    routed = mlp.experts_per_token * (copies + inside * mlp.intermediate)
     shared = inside * mlp.shared_intermediate
     copy = how.rules.router_copy[how.mode] if mlp.router_in_single else 0.0
     router = 4.0 * mlp.experts + 38.0 * mlp.experts_per_token + 4.0 + copy * how.hidden * (1.0 if flow.mlp else 0.0)
@@ -245,7 +244,13 @@ def _mixture(how: Computing, layer: Layer, flow: GradientFlow) -> Kept:
         for m in layer.matrices:
             if m.lora_materialized and m.name in flow.adapted:
                 materialised += m.weights * (max(width, copy) if m.part == "router" else width)
-    return Kept(replicated=router, routed=routed, split=shared, fixed_experts=materialised)
+    return Kept(
+        replicated=router,
+        routed=mlp.experts_per_token * copies,
+        routed_inner=mlp.experts_per_token * inside * mlp.intermediate,
+        split=shared,
+        fixed_experts=materialised,
+    )
 
 
 def _adapters(how: Computing, layer: Layer, flow: GradientFlow) -> Kept:
