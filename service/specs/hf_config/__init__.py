@@ -12,6 +12,7 @@ from service.estimation.architecture import Architecture
 from . import encoders, gpt_like, latent, llama_like, mixtures, remote_code
 from .dropout import with_dropout
 from .fields import ConfigError, Fields, UnknownModelType
+from .heads import with_head
 from .traits import with_traits
 from .unlike import UNLIKE
 
@@ -121,7 +122,8 @@ def _read(config: dict[str, Any], pointer: str, *, nested: bool) -> Architecture
     known = SAME_AS.get(name, name)
     if known in READERS:
         fields = Fields(config, known, pointer)
-        model = with_dropout(with_traits(_partly_rotated(READERS[known](fields), config, known), known), fields)
+        model = with_head(READERS[known](fields), fields)
+        model = with_dropout(with_traits(_partly_rotated(model, config, known), known), fields)
         return model if known == name else replace(model, family=name)
     if name in NESTS:
         raise ConfigError(f"{pointer}/text_config", "is required: this model type keeps its language model's shape there")

@@ -151,7 +151,7 @@ def vit(fields: Fields) -> Architecture:
     image, patch, channels = (fields.integer(name) for name in ("image_size", "patch_size", "num_channels"))
     patches = (image // patch) ** 2
     tokens = 2 if fields.model_type == "deit" else 1
-    labels = _labels(fields)
+    labels = fields.labels()
     projection = Matrix(
         name="patch_embeddings.projection",
         inputs=patch * patch * channels,
@@ -177,20 +177,6 @@ def vit(fields: Fields) -> Architecture:
         image_positions=patches + tokens,
         assumptions=fields.assumptions(),
     )
-
-
-def _labels(fields: Fields) -> int:
-    """Classes of the head: the config's labels, else transformers' two."""
-    for name in ("id2label", "label2id"):
-        if fields.has(name):
-            labels = fields.config[name]
-            if not isinstance(labels, dict) or not labels:
-                raise fields.error(name, "must be an object with at least one label")
-            return len(labels)
-    if fields.has("num_labels"):
-        return fields.integer("num_labels")
-    fields.assume("two classes, the default of transformers, since the config names no labels")
-    return 2
 
 
 READERS: dict[str, Callable[[Fields], Architecture]] = {

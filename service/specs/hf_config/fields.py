@@ -177,6 +177,19 @@ class Fields:
         values = self.items(name)
         return None if values is None else [self._as_integer(name, value, 0) for value in values]
 
+    def labels(self) -> int:
+        """Classes of a head: the config's labels, else transformers' two."""
+        for name in ("id2label", "label2id"):
+            if self.has(name):
+                labels = self.config[name]
+                if not isinstance(labels, dict) or not labels:
+                    raise self.error(name, "must be an object with at least one label")
+                return len(labels)
+        if self.has("num_labels"):
+            return self.integer("num_labels")
+        self.assume("two classes, the default of transformers, since the config names no labels")
+        return 2
+
     def nested(self, name: str, defaults: dict[str, Any] | None = None) -> Fields:
         """An object inside the config (an empty one where there is none)."""
         key, value = self._find(name)

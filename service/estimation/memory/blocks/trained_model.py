@@ -93,6 +93,7 @@ class Head:
     kept: float  # bytes per token that the last norm and the head keep
     outputs: float  # for each token that it reads: the vocabulary, or one
     per_token: bool  # reads every token, not one a sequence
+    read_share: float  # of the tokens, those that it makes outputs for
     trained: bool
     tied_trained: bool  # token table and head are one trained tensor
     reads_scaled: bool  # it reads a scaled copy of the last hidden state (T5 with a tied head)
@@ -334,11 +335,24 @@ def _head(source: _Source, final_norm: FinalNorm) -> Head:
         kept=final_norm.kept + width * how.hidden + 16.0,  # 8h + 4 for Hugging Face's RMSNorm in 16 bits, and 16 of indices
         outputs=0.0 if head is None else 1.0 if run.method.objective == "reward_model" else float(head.outputs),
         per_token=per_token,
+        read_share=_answered(run),
         trained=is_trained,
         tied_trained=architecture.head_tied and parts.embeddings and is_trained,
         reads_scaled=architecture.encoder_decoder and architecture.head_tied and architecture.layers[0].attention.position_bias is not None,
         quantized=stack.quantized_outside and run.method.quantization is not None,
     )
+
+
+def _answered(run: Essence) -> float:
+    """Share of a sequence that is an answer, where logits are made of answers alone.
+
+    TRL's GRPO asks the model for the last ``logits_to_keep`` = completion + 1 positions (``grpo_trainer.py``,
+    ``_get_per_token_logps_and_entropies``; pull request 2683); its PPO and DPO trainers make all.
+    """
+    generated = run.post_training.generated_tokens
+    if run.method.objective != "grpo" or generated is None:
+        return 1.0
+    return min(1.0, (generated + 1) / run.length)
 
 
 def _companions(run: Essence, total: float) -> Companions:

@@ -74,7 +74,7 @@ def micro_batch(run: Run, model: TrainedModel, placed: Placement) -> MicroBatch:
         after_recomputing=_after_recomputing(model, t, tokens, residual),
         score_gradients=tokens * (model.blocks.score_gradients * keys) / t if model.blocks.score_gradients else 0.0,
         first_score_gradients=there * (model.blocks.score_gradients * model.lengths.sequence) / t if model.blocks.score_gradients else 0.0,
-        logits=(tokens if model.head.per_token else placed.micro_sequences) * (model.head.outputs / t),
+        logits=(tokens * model.head.read_share if model.head.per_token else placed.micro_sequences) * (model.head.outputs / t),
         embedding_masks=masks,
         head_inputs=add(tokens * split(model.head.kept, placed.sequence_split), encoder_norm),
         norm_kept=tokens * split(model.final_norm.kept, placed.sequence_split),
