@@ -56,6 +56,8 @@ def walk(run: Run, *, shards_weights: bool) -> Walk:
     layout = run.layout
     t, c, d, p = (int(n) for n in (layout.tensor, layout.context, layout.data, layout.pipeline))
     expert_ways = max(int(layout.expert), t) if layout.expert > 1 else t
+    if layout.expert_tensor is not None:
+        expert_ways = int(layout.expert) * int(layout.expert_tensor)
     group = int(layout.shard_group_size) if layout.sharding == "hybrid" else d * c
     states = layout.sharding != "none"
     dense_homes, expert_homes = Counter[Any](), Counter[Any]()  # how many ranks hold the same part of a stage
@@ -87,6 +89,8 @@ def document(case: dict[str, Any]) -> dict[str, Any]:
     sizes = case["sizes"]
     devices = sizes["tensor"] * sizes["pipeline"] * sizes["context"] * case["data"]
     parallelism = {**sizes, "expert": case["expert"], "sharding": case["sharding"]}
+    if case.get("expert_tensor") is not None:
+        parallelism["expert_tensor"] = case["expert_tensor"]
     if case["sharding"] == "hybrid":
         parallelism["shard_group_size"] = case["group"]
     return {
@@ -116,6 +120,7 @@ layouts = st.fixed_dictionaries(
         ),
         "data": st.sampled_from([1, 2, 4, 8]),
         "expert": st.sampled_from([1, 2, 4, 8]),
+        "expert_tensor": st.sampled_from([None, None, 1, 2, 4]),
         "group": st.sampled_from([1, 2, 4, 8]),
         "method": st.sampled_from([{"kind": "full"}, {"kind": "lora", "lora": {"rank": 8, "target_modules": "all-linear"}}]),
     }
@@ -126,8 +131,10 @@ def a_legal_run(case: dict[str, Any]) -> Run:
     """The run of a case, where its groups exist: whole expert groups and whole shard groups."""
     sizes = case["sizes"]
     ranks = sizes["tensor"] * sizes["context"] * case["data"]  # of a stage
-    assume(case["expert"] == 1 or case["model"] != "llama-3.1-8b")
+    assume((case["expert"] == 1 and case["expert_tensor"] is None) or case["model"] != "llama-3.1-8b")
     ways = max(case["expert"], sizes["tensor"]) if case["expert"] > 1 else sizes["tensor"]
+    if case["expert_tensor"] is not None:
+        ways = case["expert"] * case["expert_tensor"]
     assume(ranks % ways == 0)
     if case["sharding"] == "hybrid":
         assume(sizes["context"] * case["data"] % case["group"] == 0 and case["group"] * sizes["tensor"] % ways == 0)

@@ -25,8 +25,8 @@ COEFFICIENTS: dict[str, dict[str, float]] = {
         "overheads.framework_bytes": 9.5e8,  # prior 1.2e9, 6e8
     },
     "megatron": {
-        "overheads.fragmentation": 0.13,  # prior 0.12, 0.05
-        "overheads.framework_bytes": 1.4e9,  # prior 1.2e9, 6e8
+        "overheads.fragmentation": 0.11,  # prior 0.12, 0.05
+        "overheads.framework_bytes": 1.1e9,  # prior 1.2e9, 6e8
     },
     "megatron, DeepSpeed's engine": {
         "overheads.fragmentation": 0.145,  # prior 0.12, 0.05

@@ -12,6 +12,7 @@ from service.estimation.architecture import Architecture, Matrix
 
 from .fields import Fields
 
+_LANGUAGE_MODELS = ("LMHeadModel", "DoubleHeadsModel")  # classes that end as bare models do, and make logits
 # By the end of the class's name: whether the head reads every token, and its outputs (None: the config's labels; 0: no head at all).
 _KINDS: dict[str, tuple[bool, int | None]] = {
     "ForSequenceClassification": (False, None),
@@ -27,7 +28,7 @@ def with_head(model: Architecture, fields: Fields) -> Architecture:
     """The model with the head that its config names; the very same model where that is a language model's, or none is named."""
     named = fields.config.get("architectures")
     name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
-    found = next((kind for end, kind in _KINDS.items() if name.endswith(end)), None)
+    found = None if name.endswith(_LANGUAGE_MODELS) else next((kind for end, kind in _KINDS.items() if name.endswith(end)), None)
     if found is None or model.image_positions is not None or model.encoder_decoder or model.head is None:
         return model
     per_token, outputs = found
