@@ -90,7 +90,7 @@ def create_entry(
     key: IdempotencyKey = None,
     caller: Caller = allow("quotes:write", "actuals:write"),
 ) -> Response:
-    """Append an entry. Nothing is overwritten: one that names another in `corrects` takes its place."""
+    """Append an entry, the ten thousandth is the last. Nothing is overwritten: one that names another in `corrects` takes its place."""
     received = body.json()
     database = api.database(request)
     with database.read() as connection:
@@ -103,6 +103,8 @@ def create_entry(
 
         def store(connection: Connection) -> Answer:
             _check_references(connection, row)
+            if repository.count_entries(connection, project_id) >= repository.MOST_ENTRIES:
+                raise Conflict(f"a project may have {repository.MOST_ENTRIES} entries")
             repository.add_entry(connection, row)
             audit.record(connection, [_act(caller, "entry.created", row)])
             return Answer(201, documents.dump(_entry(row)), {"Location": f"/v1/projects/{project_id}/ledger"})

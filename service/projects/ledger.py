@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+import numpy as np
+
 Stage = Literal["data_preparation", "generation", "feedback", "training", "validation", "rerun", "human_review"]
 Outcome = Literal["completed", "failed", "cancelled", "preempted", "timeout"]
 Better = Literal["higher", "lower"]
@@ -18,6 +20,7 @@ Better = Literal["higher", "lower"]
 STAGES: tuple[Stage, ...] = ("data_preparation", "generation", "feedback", "training", "validation", "rerun", "human_review")
 UNSPECIFIED = "unspecified"  # device-hours of which the entry does not say the device
 AMOUNTS = ("cpu_hours", "human_hours", "tokens", "bytes")
+MOST_RIVALS = 50  # that an option is told of
 _RESOURCES = {"cpu_hours": "cpu_hour", "human_hours": "human_hour"}
 # Metrics that are better when low, unless the caller says otherwise; the table states which way it was read.
 _LOWER = ("loss", "perplexity", "ppl", "error", "wer", "cer", "mae", "mse", "rmse", "bits_per_byte", "latency")
@@ -225,8 +228,7 @@ def options(entries: Sequence[Entry], rates: Sequence[Rate] = ()) -> dict[str, A
             _keep_better(option.effects, effect, directions)
     everything = list(found.values())
     rows = []
-    for option in everything:
-        rivals = [other.name for other in everything if other is not option and _dominates(other, option, directions)]
+    for option, rivals in zip(everything, _rivals(everything, directions), strict=True):
         prices = money(option.spent, rates)
         rows.append(
             {
@@ -264,21 +266,31 @@ def _keep_better(effects: dict[str, float], effect: Effect, directions: Mapping[
     effects[effect.metric] = effect.value if before is None else better(before, effect.value)
 
 
-def _dominates(one: _Option, other: _Option, directions: Mapping[str, Better]) -> bool:
-    if one.effects.keys() != other.effects.keys():
-        return False
-    pairs: list[tuple[float, float]] = []  # (one's, other's) where lower is better
-    for metric in one.effects:
-        sign = -1 if directions[metric] == "higher" else 1
-        pairs.append((sign * one.effects[metric], sign * other.effects[metric]))
-    for device in one.spent.device_hours.keys() | other.spent.device_hours.keys():
-        pairs.append((one.spent.device_hours.get(device, 0.0), other.spent.device_hours.get(device, 0.0)))
-    for name in AMOUNTS:
-        mine, theirs = getattr(one.spent, name), getattr(other.spent, name)
-        if (mine is None) != (theirs is None):
-            return False  # what is not known is not nothing
-        pairs.append((mine or 0, theirs or 0))
-    return all(first <= second for first, second in pairs) and any(first < second for first, second in pairs)
+def _rivals(everything: Sequence[_Option], directions: Mapping[str, Better]) -> list[list[str]]:
+    """For each option the first `MOST_RIVALS` others that are at least as good and as cheap in all, and better or cheaper in something.
+
+    Compared are options with the same metrics of which the same amounts are known: what is not known is not nothing.
+    """
+    found: list[list[str]] = [[] for _ in everything]
+    alike: dict[tuple[frozenset[str], tuple[bool, ...]], list[int]] = {}
+    for place, option in enumerate(everything):
+        known = tuple(getattr(option.spent, name) is not None for name in AMOUNTS)
+        alike.setdefault((frozenset(option.effects), known), []).append(place)
+    devices = sorted({device for option in everything for device in option.spent.device_hours})
+    for (metrics, _), places in alike.items():
+        ordered = sorted(metrics)
+        table = np.array([_lower_is_better(everything[place], ordered, devices, directions) for place in places])
+        for place, row in zip(places, table, strict=True):
+            better = (table <= row).all(axis=1) & (table < row).any(axis=1)
+            found[place] = [everything[places[index]].name for index in np.flatnonzero(better)[:MOST_RIVALS]]
+    return found
+
+
+def _lower_is_better(option: _Option, metrics: Sequence[str], devices: Sequence[str], directions: Mapping[str, Better]) -> list[float]:
+    """What an option is judged by, effects first, each so that less of it is better."""
+    effects = [(-1 if directions[metric] == "higher" else 1) * option.effects[metric] for metric in metrics]
+    hours = [option.spent.device_hours.get(device, 0.0) for device in devices]
+    return [*effects, *hours, *(float(getattr(option.spent, name) or 0) for name in AMOUNTS)]
 
 
 def _unused(rates: Sequence[Rate]) -> list[str]:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
     or_,
     select,
 )
@@ -33,6 +34,8 @@ from service.kit.identifiers import is_identifier
 from service.quotes.repository import quotes
 
 from .ledger import STAGES, Effect, Entry, Outcome
+
+MOST_ENTRIES = 10_000  # of one project: its ledger is read, added up and answered as a whole
 
 projects = Table(
     "projects",
@@ -98,6 +101,11 @@ def page(connection: Connection, team_id: str, position: paging.Position | None,
     """Projects of the team, newest first: up to `limit` and one more if there is a next page."""
     query = select(projects).where(projects.c.team_id == team_id)
     return list(connection.execute(paging.after(query, projects.c.created_at, projects.c.id, position, limit)).all())
+
+
+def count_entries(connection: Connection, project_id: str) -> int:
+    """How many entries the project has, corrected ones too."""
+    return connection.execute(select(func.count()).where(ledger_entries.c.project_id == project_id)).scalar_one()
 
 
 def add_entry(connection: Connection, values: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ class EntryBody(RequestModel):
     human_hours: Hours | None = None
     tokens: Count | None = None
     bytes: Count | None = None
-    effect: EffectBody | float | dict[Name, float] | None = Field(
+    effect: EffectBody | float | Annotated[dict[Name, float], Field(max_length=100)] | None = Field(
         default=None, description="A metric the caller names: `{metric, value, better}`, values by metric, or a bare number."
     )
     quote_id: Name | None = Field(

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
 from .base import as_object, count, dig, number, objects, parse_time
-from .slurm import Record, reading, tres_list
+from .slurm import Record, reading, refuse_many, tres_list
 
 
 def read(document: Any, hints: Hints) -> Reading:
@@ -14,6 +14,7 @@ def read(document: Any, hints: Hints) -> Reading:
     jobs = as_object(document, "the output of sacct --json").get("jobs")
     if not isinstance(jobs, list):
         raise Unreadable("the output of sacct --json has a list `jobs`", "/jobs")
+    refuse_many(len(jobs), "/jobs")
     return reading([_record(job, f"/jobs/{index}") for index, job in enumerate(jobs)], hints)
 
 

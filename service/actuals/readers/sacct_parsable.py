@@ -10,7 +10,7 @@ from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
 from .base import as_lines, count, first, number, parse_time, zoneless
-from .slurm import Record, reading, size_bytes, tres
+from .slurm import Record, reading, refuse_many, size_bytes, tres
 
 _NEEDED = ("JobID", "State")
 
@@ -38,6 +38,7 @@ def read(document: Any, hints: Hints) -> Reading:
             _step(row, latest)
         else:
             records.append(_record(row, f"/{index}"))
+            refuse_many(len(records))
             latest[records[-1].job_id] = records[-1]
     return reading(records, hints)
 

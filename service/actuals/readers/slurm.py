@@ -18,6 +18,7 @@ from typing import Any
 from ..measurement import MIB, Attempt, Collector, Hints, Outcome, Phase, Reading, Unreadable, Value
 from .base import count, devices, number, seconds_between
 
+MOST_JOBS = 20_000  # records of one document: about half a second's work
 METHOD = "scheduler accounting"
 # The allocation covers whatever the job did, from its start to its end.
 COVERS: tuple[Phase, ...] = ("startup", "training", "evaluation", "checkpointing", "data")
@@ -66,6 +67,12 @@ class Record:
     restarts: int = 0
     zone_assumed: bool = False  # the times were written without a zone
     text: str = ""  # comments and script, searched for the quote's id
+
+
+def refuse_many(records: int, pointer: str = "") -> None:
+    """Refuse a document of more records than are read at a time, before any is."""
+    if records > MOST_JOBS:
+        raise Unreadable(f"{records} jobs; at most {MOST_JOBS} are read at a time: send them in parts", pointer)
 
 
 def tres(text: str) -> dict[str, str | float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..measurement import Hints, Reading, Unreadable
 from .base import as_json, count, number, parse_time, refuse_pointer, zoneless
-from .slurm import Record, reading, tres
+from .slurm import Record, reading, refuse_many, tres
 
 
 def read(document: Any, hints: Hints) -> Reading:
@@ -31,6 +31,7 @@ def _posts(document: Any) -> list[tuple[bool, int, Any]]:
                 raise Unreadable("a line of the document is not JSON") from error
     parsed = as_json(document)
     posts = parsed if isinstance(parsed, list) else [parsed]
+    refuse_many(len(posts))
     return [(isinstance(parsed, list), index, post) for index, post in enumerate(posts)]
 
 
