@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the exit status."""
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands = ("serve", "migrate", "downgrade", "keys", "teams", "openapi", "backtest", "rebuild-accuracy")
+    commands = ("serve", "migrate", "downgrade", "keys", "teams", "openapi", "backtest", "rebuild-accuracy", "export", "delete-team")
     if not any(word in commands for word in given) and not {"-h", "--help"} & set(given):
         given.insert(0, "serve")
     options = parser.parse_args(given)
@@ -59,6 +59,7 @@ def _unknown_settings() -> list[tuple[str, str]]:
 def _parser() -> argparse.ArgumentParser:
     from .keys.commands import add as add_keys
     from .kit.database import Database
+    from .team_data.commands import add as add_team_data
 
     parser = argparse.ArgumentParser(
         prog="python -m service",
@@ -102,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     share.add_argument("team", help="the team's name")
     share.add_argument("answer", choices=("on", "off"), help="whether it agrees")
     share.set_defaults(run=_share_learning)
+
+    # A team may have more than a request may wait for.
+    add_team_data(commands, lambda options: Database(_settings(options).url, timeout_seconds=3600))
 
     openapi = commands.add_parser("openapi", help="print the OpenAPI document", description="Print the OpenAPI document as JSON.")
     openapi.set_defaults(run=_openapi)

@@ -37,6 +37,7 @@ from .quotes import endpoints as quotes
 from .quotes import repository
 from .scaling import endpoints as scaling
 from .settings import Settings
+from .team_data import endpoints as team_data
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +172,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         scaling.router,
         keys.router,
         audit.router,
+        team_data.router,
     )
     for router in routers:
         app.include_router(

@@ -203,7 +203,10 @@ def test_wrong_commands_are_refused_in_words(
     assert capsys.readouterr().err
 
 
-COMMANDS = ["", "serve", "migrate", "downgrade", "keys", "keys create", "keys list", "keys rotate", "keys revoke", "openapi", "backtest"]
+COMMANDS = [
+    *("", "serve", "migrate", "downgrade", "keys", "keys create", "keys list", "keys rotate", "keys revoke"),
+    *("openapi", "backtest", "export", "delete-team"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

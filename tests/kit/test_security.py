@@ -56,6 +56,7 @@ GUARDED = [
     ("POST", f"/v1/keys/{NOBODY}/rotate", {}, {"admin"}),
     ("POST", f"/v1/keys/{NOBODY}/revoke", None, {"admin"}),
     ("GET", "/v1/audit", None, {"admin"}),
+    ("GET", "/v1/export", None, {"admin"}),
 ]
 
 

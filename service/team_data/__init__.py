@@ -1,0 +1,1 @@
+"""All that a team has: given out whole, and removed whole."""
