@@ -29,6 +29,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from .database import Database, UtcDateTime, metadata, team_column
 from .identifiers import uuid7
 from .packing import Packed
+from .parted import PartedResponse
 from .problems import KeyReused, Problem, StillRunning
 from .security import Caller
 
@@ -71,13 +72,15 @@ class Answer:
     """A response that can be stored and given again."""
 
     status: int
-    body: str | bytes  # JSON text
+    body: str | bytes | list[bytes]  # JSON text, whole or in parts
     headers: dict[str, str] = field(default_factory=dict)
     kept: bytes | None = None  # JSON text to store in place of a body that would be stored twice: `create` is told how to read it
 
     def response(self, *, replayed: bool = False) -> Response:
         """As an HTTP response."""
         headers = {**self.headers, "Idempotency-Replayed": "true"} if replayed else self.headers
+        if isinstance(self.body, list):
+            return PartedResponse(self.body, self.status, headers, "application/json")
         return Response(self.body, self.status, headers, "application/json")
 
 
@@ -97,7 +100,7 @@ def create(
     key: str | None,
     document: Any,
     prepare: Callable[[], Creation],
-    restored: Callable[[Connection, bytes], bytes] | None = None,
+    restored: Callable[[Connection, bytes], bytes | list[bytes]] | None = None,
 ) -> Response:
     """Answer a request that creates, once for a key: `prepare` outside of a transaction, then store and keep the answer in one.
 
@@ -118,7 +121,9 @@ def create(
     return answer.response()
 
 
-def _encoded(body: str | bytes) -> bytes:
+def _encoded(body: str | bytes | list[bytes]) -> bytes:
+    if isinstance(body, list):
+        return b"".join(body)
     return body.encode() if isinstance(body, str) else body
 
 

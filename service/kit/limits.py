@@ -21,6 +21,9 @@ from .problems import TooManyRequests, Unavailable
 
 MOST_BUCKETS = 10_000  # who has not asked for longest is forgotten, which is to say has all of its allowance again
 LANE_WAIT_SECONDS = 30.0
+GIVEN_WAY_SECONDS = 0.005  # before a part of a heavy request, at most: longer than a quote takes
+MOST_GIVEN_WAY_SECONDS = 2.0  # by one heavy request in all: light ones that never end must not hold it up for ever
+LOOK_SECONDS = 0.0005
 # A thousand quotes, a search, a file of an accounting, a replay of history: seconds of work each.
 HEAVY = re.compile(r"/v1/(quotes/batch|plans|backtests|calibrations|actuals|quotes/[^/]+/actuals)")
 
@@ -51,6 +54,7 @@ class Limits:
         self._now = now
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self._running: dict[str, int] = {}
+        self._light = 0
         self._lane: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -80,6 +84,19 @@ class Limits:
             raise Unavailable("Too many heavy requests wait already", headers={"Retry-After": "10"}) from None
         _releases(scope).append(lane.release)
 
+    def begin(self, scope: Scope) -> None:
+        """A request begins; one that is not heavy is given way to until it is answered."""
+        if HEAVY.fullmatch(scope["path"]) is None:
+            self._light += 1
+            _releases(scope).append(self._end_light)
+
+    def way(self) -> Way:
+        """What a heavy request asks between its parts, from its own thread."""
+        return Way(lambda: self._light > 0)
+
+    def _end_light(self) -> None:
+        self._light -= 1
+
     def _take(self, scope: Scope, kind: str, name: str) -> float:
         """Take one of an allowance: 0, or the seconds until there is one."""
         rate = self._rates[kind]
@@ -105,6 +122,24 @@ class Limits:
             del self._running[team_id]
 
 
+class Way:
+    """Lets light requests go first: a thread that is always busy makes each of their steps wait for Python's lock."""
+
+    def __init__(self, wanted: Callable[[], bool], *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._wanted = wanted
+        self._sleep = sleep
+        self._left_seconds = MOST_GIVEN_WAY_SECONDS
+
+    def give(self) -> None:
+        """Wait a moment while a light request is worked on."""
+        longest = min(GIVEN_WAY_SECONDS, self._left_seconds)
+        waited = 0.0
+        while waited < longest and self._wanted():
+            self._sleep(LOOK_SECONDS)
+            waited += LOOK_SECONDS
+        self._left_seconds -= waited
+
+
 def _releases(scope: Scope) -> list[Callable[[], None]]:
     found: list[Callable[[], None]] = scope.setdefault("releases", [])
     return found
@@ -122,6 +157,8 @@ class Releasing:
             await self.app(scope, receive, send)
             return
         releases = _releases(scope)
+        limits: Limits = scope["app"].state.limits
+        limits.begin(scope)
 
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start" and (left := scope.get("ratelimit")):

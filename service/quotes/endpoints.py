@@ -93,7 +93,9 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
         entries: list[bytes] = []
         kept: list[dict[str, Any]] = []
         desk = issuing.Desk(database, caller)
+        way = request.app.state.limits.way()
         for index, spec in enumerate(batch.specs):
+            way.give()
             try:
                 if index in apart:
                     raise problems.Invalid(apart[index][0].detail, errors=apart[index])
@@ -106,7 +108,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
                 kept.append({"index": index, "quote_id": quote.id})
                 entries.append(b'{"index":%d,"quote":%b}' % (index, repository.envelope(quote.document, quote)))
         # The quotes are stored once, as quotes: the answer to be repeated names them.
-        answer = Answer(201, b'{"items":[%b]}' % b",".join(entries), kept=documents.encode({"kept": kept}))
+        answer = Answer(201, _items(entries), kept=documents.encode({"kept": kept}))
 
         def store(connection: Connection) -> Answer:
             repository.add(connection, new)
@@ -117,7 +119,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
     return idempotency.create(request, caller, key, received, prepare, partial(_batch_again, caller.team_id))
 
 
-def _batch_again(team_id: str, connection: Connection, kept: bytes) -> bytes:
+def _batch_again(team_id: str, connection: Connection, kept: bytes) -> bytes | list[bytes]:
     """The answer to a batch as it was, from the quotes it stored and the problems it told; quotes never change but for their status."""
     entries = json.loads(kept).get("kept")
     if entries is None:  # kept whole, by an earlier release
@@ -132,7 +134,13 @@ def _batch_again(team_id: str, connection: Connection, kept: bytes) -> bytes:
         else:
             gone = problems.NotFound("The quote was made, and has been deleted since").as_json()
             items.append(documents.encode({"index": entry["index"], "problem": gone}))
-    return b'{"items":[%b]}' % b",".join(items)
+    return _items(items)
+
+
+def _items(entries: list[bytes]) -> list[bytes]:
+    """An answer that holds these, in parts."""
+    separated = [part for entry in entries for part in (b",", entry)]
+    return [b'{"items":[', *separated[1:], b"]}"]
 
 
 @router.post(

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from service.app import create_app
 from service.kit import security
-from service.kit.limits import Limits
+from service.kit.limits import GIVEN_WAY_SECONDS, MOST_GIVEN_WAY_SECONDS, Limits, Way
 from service.kit.problems import TooManyRequests
 from service.quotes import examples
 from tests.conftest import settings_for
@@ -108,6 +108,25 @@ def test_heavy_requests_wait_for_each_other_and_others_for_none() -> None:
         return seen
 
     assert asyncio.run(walk()) == ["light", "heavy"]
+
+
+def test_a_heavy_request_lets_light_ones_go_first_and_is_not_held_up_for_ever() -> None:
+    counted = limits([0.0])
+    slept: list[float] = []
+    way = Way(lambda: counted._light > 0, sleep=slept.append)
+    way.give()
+    counted.begin({"path": "/v1/quotes/batch"})
+    way.give()
+    assert slept == []  # nobody is there but heavy ones
+    light: dict[str, Any] = {"path": "/v1/quotes/preview"}
+    counted.begin(light)
+    way.give()
+    assert sum(slept) == pytest.approx(GIVEN_WAY_SECONDS)
+    for _ in range(2000):
+        way.give()
+    assert sum(slept) == pytest.approx(MOST_GIVEN_WAY_SECONDS, abs=0.001)
+    light["releases"][0]()
+    assert counted._light == 0
 
 
 def test_places_in_the_lane_are_given_back_whatever_the_answer(client: TestClient) -> None:
