@@ -15,13 +15,11 @@ from .measurement import Attempt, Hints, Ignored, Reading, Unreadable, Value
 from .quoted import Quoted
 from .readers import read
 from .readers.slurm import MOST_JOBS
-from .schemas import Actuals
+from .schemas import MOST_ATTEMPTS, MOST_NOTES, Actuals
 
 DOCUMENT = "/document"
 LONGEST_NAME = 200  # of a job; what the column holds
 _MOST = 2**53
-MOST_ATTEMPTS = 1000  # of one run
-MOST_NOTES = 1000  # parts of a document that were not taken: as many are told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from service.kit.documents import Moment, RequestModel
 
 from .measurement import FLAGS, AllocationBasis, Exclusion, Outcome, Phase, Scope
 from .readers import Format
+from .readers.slurm import MOST_JOBS
 
 
 def _text_only(value: Any) -> Any:
@@ -22,6 +23,13 @@ def _text_only(value: Any) -> Any:
 BodyMoment = Annotated[Moment, Field(strict=False), BeforeValidator(_text_only)]
 
 Count = Annotated[int, Field(ge=1, le=2**53)]
+
+
+MOST_NOTES = 1000  # parts of a document that were not taken: as many are told
+MOST_ATTEMPTS = 1000  # of one run in one document
+DOCUMENT_LIMITS = (
+    f"The tool's own output: JSON, or text as a string. At most {MOST_JOBS} attempts of jobs in all and {MOST_ATTEMPTS} of one run (422)."
+)
 
 
 class ExternalReference(RequestModel):
@@ -75,7 +83,7 @@ class Actuals(RequestModel):
     job_id: str | None = Field(default=None, min_length=1, max_length=200, description="The job; of a document with several, which one.")
     measurements: list[MeasuredValue] = Field(default=[], max_length=500)
     format: Format | None = Field(default=None, description="What `document` is.")
-    document: JsonValue = Field(default=None, description="The tool's own output: JSON, or text as a string.")
+    document: JsonValue = Field(default=None, description=DOCUMENT_LIMITS)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Actuals:
@@ -133,7 +141,9 @@ class Recorded(BaseModel):
     """The measurements of the request, as they are kept."""
 
     items: list[StoredMeasurement]
-    ignored: list[IgnoredPart] = Field(description="Parts of the document that were not taken, and why.")
+    ignored: list[IgnoredPart] = Field(
+        max_length=MOST_NOTES + 1, description=f"Parts of the document that were not taken, and why; after {MOST_NOTES} how many more."
+    )
 
 
 class MeasurementPage(BaseModel):

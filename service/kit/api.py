@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from .database import Database
-from .documents import MAXIMUM_HINTS, nearest
+from .documents import LIMITS, MAXIMUM_FAULTS, MAXIMUM_HINTS, nearest
 from .problems import MEDIA_TYPE, Fault, Invalid, Problem, problem_types
 from .security import identify
 
@@ -46,7 +46,12 @@ class ProblemBody(BaseModel):
     status: int = Field(description="The HTTP status again.", examples=[422])
     detail: str = Field(description="What happened this time.")
     instance: str | None = Field(default=None, description="The path that was asked.")
-    errors: list[ProblemEntry] = Field(default=[], description="Every bad value, where that is the problem.")
+    errors: list[ProblemEntry] = Field(
+        default=[],
+        max_length=MAXIMUM_FAULTS,
+        description=f"Every bad value, where that is the problem: the first {MAXIMUM_FAULTS}. Of unknown fields the first "
+        f"{MAXIMUM_HINTS} are told the nearest known name.",
+    )
     request_id: str | None = Field(default=None, description="Finds the request in the service's log.")
 
 
@@ -60,7 +65,7 @@ def takes(model: type[BaseModel], example: Any) -> dict[str, Any]:
     """`openapi_extra` of an endpoint that takes a JSON body."""
     _request_models[model.__name__] = model
     content = {"application/json": {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}, "example": example}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "description": LIMITS, "content": content}}
 
 
 def gives(

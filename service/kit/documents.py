@@ -26,6 +26,8 @@ from fastapi import Depends, Request
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
+from service.settings import Settings
+
 from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, TooSlow, UnsupportedMediaType
 from .security import identify
 
@@ -39,6 +41,11 @@ MAXIMUM_HINTS = 10  # faults of a problem that are told the nearest name
 MAXIMUM_COMPARED = 60  # characters of an unknown name; the longest known one has fewer
 MAXIMUM_POINTER = 500
 MAXIMUM_NAMES = 6  # that an unknown one may stand for
+LIMITS = (
+    f"At most {Settings.model_fields['max_body_bytes'].default >> 20} MiB unless the deployment says otherwise (413); "
+    f"{MAXIMUM_DEPTH} levels of nesting and {MAXIMUM_KEYS} keys in one object (422, with a pointer)."
+)
+"""What holds for every body, in words; what holds for a field stands in its schema."""
 _INTEGER_LIMIT = 2**63  # bytes and tokens are 64-bit; larger amounts (FLOPs) are floats
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 _HARMFUL_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")

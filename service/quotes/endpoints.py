@@ -82,7 +82,8 @@ async def preview_quote(request: Request, body: JsonBody, caller: Caller = allow
     | api.problems(409, *api.BODY),
 )
 def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, caller: Caller = allow("quotes:write")) -> Response:
-    """Up to 1000 specs: the good ones are stored in one transaction, the others answered with their problem."""
+    """Up to 1000 specs: the good ones are stored in one transaction, the others answered with their problem. Changes that make a run
+    fit are searched for the first 100 that do not fit; the others say so with a warning."""
     received, faults = body.examine()
     apart = _faults_by_spec(faults)
     batch = documents.validate(Batch, received)
@@ -98,7 +99,7 @@ def create_quotes(request: Request, body: JsonBody, key: IdempotencyKey = None, 
             way.give()
             try:
                 if index in apart:
-                    raise problems.Invalid(apart[index][0].detail, errors=apart[index])
+                    raise problems.Invalid(apart[index][0].detail, errors=apart[index][: documents.MAXIMUM_FAULTS])
                 quote = desk.price(spec).to_store(caller)
             except problems.Problem as problem:
                 kept.append({"index": index, "problem": problem.as_json()})

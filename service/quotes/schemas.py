@@ -198,7 +198,7 @@ class BatchItem(BaseModel):
 class BatchResult(BaseModel):
     """One entry for each spec, in their order."""
 
-    items: list[BatchItem]
+    items: list[BatchItem] = Field(max_length=1000)
 
 
 class Revision(RequestModel):

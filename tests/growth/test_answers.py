@@ -89,3 +89,9 @@ def test_the_first_misfits_of_a_batch_are_offered_changes_and_the_others_are_tol
     assert quotes[2]["alternatives"] == [] and quotes[0]["alternatives"]
     alone = client.post("/v1/quotes/preview", json=misfit(2)).json()
     assert alone["alternatives"] and alone["items"] == quotes[2]["items"]
+
+
+def test_a_spec_of_a_batch_is_told_as_many_faults_as_any_body(client: TestClient) -> None:
+    bad = b'{"specs":[{"a":[' + b",".join([b"1e999"] * 200) + b"]}]}"
+    (entry,) = client.post("/v1/quotes/batch", content=bad, headers={"content-type": "application/json"}).json()["items"]
+    assert [fault["pointer"] for fault in entry["problem"]["errors"]] == [f"/a/{i}" for i in range(50)]

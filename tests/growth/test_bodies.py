@@ -6,6 +6,7 @@ import contextlib
 import json
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,3 +118,20 @@ def test_stages_that_are_not_there_are_compared_with_those_that_are_only_at_firs
     with pytest.raises(Invalid) as caught:
         compute_speedup(Given())  # type: ignore[arg-type]
     assert sum("nearest" in fault.detail for fault in caught.value.errors) == MAXIMUM_HINTS
+
+
+def test_the_limits_of_bodies_and_answers_stand_in_the_openapi_document() -> None:
+    document = json.loads((Path(__file__).resolve().parents[2] / "openapi" / "openapi.json").read_text())
+    bodies = [o["requestBody"] for operations in document["paths"].values() for o in operations.values() if "requestBody" in o]
+    assert len(bodies) > 10
+    for body in bodies:
+        assert body["description"] == (
+            "At most 32 MiB unless the deployment says otherwise (413); 64 levels of nesting and 10000 keys in one object "
+            "(422, with a pointer)."
+        )
+    schemas = document["components"]["schemas"]
+    assert schemas["Problem"]["properties"]["errors"]["maxItems"] == MAXIMUM_FAULTS == 50
+    assert "20000 attempts of jobs in all and 1000 of one run" in schemas["Actuals"]["properties"]["document"]["description"]
+    assert schemas["Recorded"]["properties"]["ignored"]["maxItems"] == 1001
+    labels = [p for p in document["paths"]["/v1/quotes"]["get"]["parameters"] if p["name"] == "label.<key>"]
+    assert "20 of them at most" in labels[0]["description"]
