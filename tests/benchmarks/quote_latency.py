@@ -18,7 +18,7 @@ from typing import Any
 
 from service.kit import documents
 from service.kit.problems import Problem
-from service.quotes.quoting import build, total
+from service.quotes.quoting import build, sum_of_numbers
 from service.specs.load import parse
 
 SPEC: dict[str, Any] = {
@@ -65,7 +65,7 @@ def unseen() -> Callable[[], Any]:
 def as_text(spec: dict[str, Any]) -> bytes:
     """A quote as it is sent."""
     quote = build(spec)
-    return documents.encode(quote, total(quote))
+    return documents.encode(quote, sum_of_numbers(quote))
 
 
 PRESETS = ("llama-3.1-8b", "llama-3.1-70b", "qwen2.5-7b", "mixtral-8x7b", "gpt2-xl", "deepseek-v3")
