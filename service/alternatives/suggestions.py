@@ -12,6 +12,8 @@ from service.specs.resolve import Resolved
 from .search import Offer, alternatives
 from .trials import Trials
 
+NO_PEAK = "changes are searched for by their peak, which is not known here: give sequence_length and a model whose shape is known"
+
 
 def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Corrections) -> Offer:
     """Changes that make the run fit, with their device-hours, or why there are none; nothing where it fits or that cannot be said."""
@@ -20,7 +22,7 @@ def suggestions(resolved: Resolved, fits: bool | str | None, corrections: Correc
     trials = Trials.of(resolved, corrections)
     own = trials.tried(trials.run)
     if own is None:
-        return Offer([])
+        return Offer([], NO_PEAK)
 
     def hours(run: Run) -> float | None:
         # Predicted on both sides: an efficiency that the caller gave holds for the run as it is, not for a changed one.

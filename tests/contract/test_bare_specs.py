@@ -48,3 +48,15 @@ def test_an_encoder_needs_something_to_read(client: TestClient, data: dict[str, 
     response = client.post("/v1/quotes/preview", json=spec)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(("devices", "fits"), [(8, False), (512, None)])
+def test_states_that_alone_are_more_than_the_device_has_do_not_fit_whatever_the_rest_is(
+    preview: Preview, devices: int, fits: bool | None
+) -> None:
+    """70 G parameters of 16 bytes over 8 devices of 80 GB are 130 GiB each without any activation; over 512, no length, no answer."""
+    hardware = {"device": "a100-sxm-80gb", "device_count": devices}
+    quote = preview(model={"parameter_count": 70e9}, data={"total_tokens": 1e9}, hardware=hardware, parallelism={"sharding": "zero3"})
+    assert quote["summary"]["fits"] is fits
+    assert ("does_not_fit" in [warning["code"] for warning in quote["warnings"]]) is (fits is False)
+    assert quote["alternatives"] == []

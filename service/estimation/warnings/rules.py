@@ -262,17 +262,16 @@ def does_not_fit(facts: Facts) -> Warning | None:
     hardware = facts.run.hardware
     if facts.fits is True or hardware is None:
         return None
+    peak = facts.of("memory.peak_process")
     if facts.fits is None:
-        states = facts.of("memory.model_states")
-        if states is None or states <= hardware.device.memory_bytes:
-            return None
+        return None
+    if peak is None:
         return Warning(
             code="does_not_fit",
-            detail=f"the model's states alone are {_gib(states)} a device, {_gib(hardware.device.memory_bytes)} on the device: "
-            "shard them (parallelism), or take fewer bytes a parameter",
+            detail=f"the model's states alone are {_gib(facts.of('memory.model_states'))} a device, "
+            f"{_gib(hardware.device.memory_bytes)} on the device: shard them (parallelism), or take fewer bytes a parameter",
             pointer="/parallelism",
         )
-    peak = facts.of("memory.peak_process")
     text = f"{_gib(peak)} at the peak, {_gib(hardware.device.memory_bytes)} on the device"
     if facts.fits is False:
         return Warning(code="does_not_fit", detail=f"the run does not fit: {text}", pointer="/hardware/device")

@@ -13,8 +13,8 @@ from ...run import Run
 from ..blocks.kept import saved_bytes_per_layer
 from ..blocks.trained_model import trained_model
 from ..timeline.moment import Moment, Parts
-from .figures import NONE, Figures, Fits, corrected, factors_of, fits
-from .items import Quoted, items, items_without_shape
+from .figures import NONE, Figures, Fits, corrected, factors_of, fits, fits_states_alone
+from .items import Quoted, items, items_without_shape, sum_of_states
 from .worst import worst_shown
 
 
@@ -35,7 +35,8 @@ def estimate(run: Run, parameters: Parameters, corrections: Corrections = NONE) 
     """The memory of a run with one layout."""
     model = trained_model(run)
     if model is None:
-        return MemoryEstimate(items=items_without_shape(run, parameters))
+        known = items_without_shape(run, parameters)
+        return MemoryEstimate(items=known, fits=fits_states_alone(run, sum_of_states(known)))
     placed = place(run)
     found, shown = worst_shown(run, model, placed)
     factors = factors_of(corrections)

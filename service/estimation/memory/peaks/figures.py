@@ -121,6 +121,13 @@ def fits(run: Run, process: Spread) -> Fits:
     return "uncertain" if process.low <= memory else False
 
 
+def fits_states_alone(run: Run, states_bytes: float | None) -> Fits:
+    """False where the states alone are more than the device has, whatever the rest would be; else it cannot be said."""
+    if run.hardware is None or states_bytes is None or states_bytes <= run.hardware.device.memory_bytes:
+        return None
+    return False
+
+
 STEP = 0.5  # each unlikeness makes both sides this much longer, as the source-left-out residuals are than the group-left-out ones
 
 

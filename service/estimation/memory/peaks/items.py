@@ -219,6 +219,11 @@ def items_without_shape(run: Run, parameters: Parameters) -> list[Item]:
     return found
 
 
+def sum_of_states(found: list[Item]) -> float | None:
+    """Bytes of all states together, as far as they are known."""
+    return next((item.expected for item in found if item.code == "memory.model_states"), None)
+
+
 @ByIdentity
 def _assumed(model: Architecture, run: Essence) -> tuple[str, ...]:
     """What had to be assumed, in the order in which it is said; remembered like the trained model."""
