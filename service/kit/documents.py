@@ -306,7 +306,11 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
         return Invalid(_too_many().detail, errors=[Fault(pointer(at), f"more than {MAXIMUM_REFUSED} values are refused")])
     faults: dict[tuple[str, str], Fault] = {}
     hints = 0
+    left = error.error_count()
     for entry in error.errors(include_url=False, include_input=False, include_context=True):
+        if len(faults) == MAXIMUM_FAULTS:
+            break
+        left -= 1
         path = _into(document, entry["loc"])
         detail = entry["msg"].removeprefix("Value error, ")
         if entry["type"] == "extra_forbidden":
@@ -318,8 +322,8 @@ def invalid_body(error: ValidationError, model: type[BaseModel], document: Any, 
     found = list(faults.values())
     first = found[0]
     summary = f"{first.pointer or 'the body'}: {first.detail}"
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Invalid(summary + more, errors=found[:MAXIMUM_FAULTS])
+    others = len(found) - 1 + left
+    return Invalid(summary + (f" (and {others} more)" if others else ""), errors=found)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
