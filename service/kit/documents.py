@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -28,6 +28,7 @@ from pydantic_core import to_json
 
 from service.settings import Settings
 
+from .limits import LARGE_BYTES, Limits, Way
 from .problems import Fault, Invalid, MalformedBody, Problem, TooLarge, TooSlow, UnsupportedMediaType
 from .security import identify
 
@@ -39,6 +40,7 @@ MAXIMUM_FAULTS = 50  # that a problem tells
 MAXIMUM_REFUSED = 10_000  # values of one body that are looked at one by one; beyond them it is another document than was asked for
 MAXIMUM_HINTS = 10  # faults of a problem that are told the nearest name
 MAXIMUM_COMPARED = 60  # characters of an unknown name; the longest known one has fewer
+VALUES_BETWEEN_WAYS = 2000  # of a long body: a millisecond
 MAXIMUM_POINTER = 500
 MAXIMUM_NAMES = 6  # that an unknown one may stand for
 LIMITS = (
@@ -90,16 +92,17 @@ class _Object(dict[str, Any]):
 class Body:
     """The bytes of a request body; parsing happens where the endpoint runs, off the event loop."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, way: Way | None = None) -> None:
         self.content = content
+        self._way = way  # that is given to others while a long body is parsed
 
     def json(self) -> Any:
         """The document, or the problem with it."""
-        return parse(self.content)
+        return parse(self.content, self._way)
 
     def examine(self) -> tuple[Any, list[Fault]]:
         """The document with what is refused in it, for a body whose parts stand apart."""
-        return examine(self.content)
+        return examine(self.content, self._way)
 
     def read(self, model: type[Model]) -> Model:
         """The document as a model."""
@@ -125,8 +128,9 @@ async def read_body(request: Request) -> Body:
                     raise too_large(limit)
     except TimeoutError:
         raise TooSlow(headers={"Connection": "close"}) from None
-    await request.app.state.limits.lane(request.scope)  # not before: a body that comes slowly must not hold a place
-    return Body(bytes(content))
+    limits: Limits = request.app.state.limits
+    await limits.lane(request.scope, len(content))  # not before: a body that comes slowly must not hold a place
+    return Body(bytes(content), limits.way() if len(content) > LARGE_BYTES else None)
 
 
 def too_large(limit: int) -> Problem:
@@ -138,24 +142,24 @@ JsonBody = Annotated[Body, Depends(read_body)]
 """A JSON body as an endpoint's parameter."""
 
 
-def parse(content: bytes) -> Any:
+def parse(content: bytes, way: Way | None = None) -> Any:
     """A JSON document from bytes; raises `MalformedBody` (not JSON) or `Invalid` (JSON with a value that is refused)."""
-    document, faults = _examined(content)
+    document, faults = _examined(content, way)
     if found := list(islice(faults, MAXIMUM_FAULTS)):
         raise Invalid(found[0].detail, errors=found)
     return document
 
 
-def examine(content: bytes) -> tuple[Any, list[Fault]]:
+def examine(content: bytes, way: Way | None = None) -> tuple[Any, list[Fault]]:
     """A JSON document and every value in it that is refused; raises where it is not JSON, has no bottom, or too much is refused."""
-    document, faults = _examined(content)
+    document, faults = _examined(content, way)
     found = list(islice(faults, MAXIMUM_REFUSED + 1))
     if len(found) > MAXIMUM_REFUSED:
         raise _too_many()
     return document, found
 
 
-def _examined(content: bytes) -> tuple[Any, Iterator[Fault]]:
+def _examined(content: bytes, way: Way | None) -> tuple[Any, Iterator[Fault]]:
     """The document, and the walk that finds what is refused in it."""
     bad: list[_Bad] = []
 
@@ -194,9 +198,13 @@ def _examined(content: bytes) -> tuple[Any, Iterator[Fault]]:
         refuse("")
         return twice
 
+    hooks: list[Callable[[Any], Any]] = [integer, real, pairs]
+    if way is not None:
+        hooks = [_giving_way(hook, way) for hook in hooks]
+    whole, fraction, entries = hooks
     try:
         document = json.loads(
-            content.decode("utf-8"), parse_int=integer, parse_float=real, parse_constant=constant, object_pairs_hook=pairs
+            content.decode("utf-8"), parse_int=whole, parse_float=fraction, parse_constant=constant, object_pairs_hook=entries
         )
     except UnicodeDecodeError as error:
         raise MalformedBody("The body is not UTF-8") from error
@@ -207,6 +215,20 @@ def _examined(content: bytes) -> tuple[Any, Iterator[Fault]]:
     deep = content.count(b"[") + content.count(b"{") > MAXIMUM_DEPTH
     harmful = bad or deep or _HARMFUL_ESCAPE.search(content)
     return document, _faults(document) if harmful else iter(())
+
+
+def _giving_way(hook: Callable[[Any], Any], way: Way) -> Callable[[Any], Any]:
+    """The same hook of the parser; others are given way to every so many of its calls."""
+    calls = 0
+
+    def counted(value: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % VALUES_BETWEEN_WAYS == 0:
+            way.give()
+        return hook(value)
+
+    return counted
 
 
 def _nested() -> Invalid:

@@ -21,6 +21,7 @@ from .problems import TooManyRequests, Unavailable
 
 MOST_BUCKETS = 10_000  # who has not asked for longest is forgotten, which is to say has all of its allowance again
 LANE_WAIT_SECONDS = 30.0
+LARGE_BYTES = 1024 * 1024  # a longer body is heavy wherever it is sent: to read it alone takes as long as many quotes
 GIVEN_WAY_SECONDS = 0.005  # before a part of a heavy request, at most: longer than a quote takes
 MOST_GIVEN_WAY_SECONDS = 2.0  # by one heavy request in all: light ones that never end must not hold it up for ever
 LOOK_SECONDS = 0.0005
@@ -70,9 +71,9 @@ class Limits:
         self._running[team_id] = running + 1
         _releases(scope).append(lambda: self._leave(team_id))
 
-    async def lane(self, scope: Scope) -> None:
+    async def lane(self, scope: Scope, body_bytes: int = 0) -> None:
         """Wait for a place among the heavy requests, if this is one; it is released by the middleware."""
-        if HEAVY.fullmatch(scope["path"]) is None:
+        if HEAVY.fullmatch(scope["path"]) is None and body_bytes <= LARGE_BYTES:
             return
         loop = asyncio.get_running_loop()
         if self._lane is None or loop is not self._loop:

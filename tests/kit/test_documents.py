@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
+from starlette.testclient import TestClient
 
 from service.kit import documents
 from service.kit.documents import RequestModel, parse, pointer, validate
+from service.kit.limits import LARGE_BYTES, Way
 from service.kit.problems import Invalid, MalformedBody
 
 
@@ -169,3 +171,27 @@ def test_a_short_name_is_answered_with_what_it_may_stand_for() -> None:
     assert documents.nearest("A100 SXM 80GB", devices) == "; the nearest known one is 'a100-sxm-80gb'"
     assert documents.nearest("a100-smx-80gb", devices) == "; the nearest known one is 'a100-sxm-80gb'"
     assert documents.nearest("?", []) == ""
+
+
+def test_a_long_body_gives_way_while_it_is_parsed_and_is_the_same_document() -> None:
+    content = json.dumps({"lengths": list(range(10_000)), "shares": [0.5] * 10, "names": ["a"]}).encode()
+    slept: list[float] = []
+    way = Way(lambda: True, sleep=slept.append)
+    assert documents.Body(content, way).json() == documents.Body(content).json() == json.loads(content)
+    assert slept
+
+
+def test_a_long_body_waits_among_the_heavy_requests_wherever_it_is_sent(client: TestClient) -> None:
+    limits = client.app.state.limits  # type: ignore[attr-defined]
+    asked: list[int] = []
+    lane = limits.lane
+
+    async def seen(scope: object, body_bytes: int = 0) -> None:
+        await lane(scope, body_bytes)
+        asked.append(len(scope["releases"]))  # type: ignore[index]
+
+    limits.lane = seen
+    for spaces in (0, LARGE_BYTES):
+        answer = client.post("/v1/quotes/preview", content=b"{" + b" " * spaces + b"}", headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+    assert asked[1] == asked[0] + 1
