@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from starlette.testclient import TestClient
 
-from service.kit import audit
+from service.kit import audit, security
 from service.quotes import examples
 
 MakeKey = Callable[..., dict[str, str]]
@@ -150,3 +150,17 @@ def test_times_are_those_of_the_acts(client: TestClient) -> None:
     (event,) = events(client, {})
     assert event["created_at"] == quote["created_at"]
     assert datetime.now(UTC) - datetime.fromisoformat(event["created_at"]) < timedelta(minutes=1)
+
+
+def test_that_a_team_shares_what_it_learns_is_written_down(client: TestClient) -> None:
+    database = client.app.state.database  # type: ignore[attr-defined]
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    with database.write() as work:
+        assert security.share_learning(work.connection, security.DEFAULT_TEAM, True, moment)
+        assert security.share_learning(work.connection, security.DEFAULT_TEAM, False, moment + timedelta(days=1))
+        assert not security.share_learning(work.connection, "nobody", True, moment)
+        work.commit()
+    assert [(event["action"], event["via"]) for event in events(client, {})] == [
+        ("learning.unshared", "command_line"),
+        ("learning.shared", "command_line"),
+    ]

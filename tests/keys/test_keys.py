@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -146,6 +147,16 @@ def test_an_admin_makes_lists_rotates_and_revokes_keys_over_http(secured: TestCl
     assert not works(secured, successor["key"]) and works(secured, new["key"])
     assert secured.post(f"/v1/keys/{successor['id']}/revoke", headers=headers).json() == revoked.json()
     assert secured.post(f"/v1/keys/{successor['id']}/rotate", json={}, headers=headers).status_code == 409
+
+
+def test_of_rotations_at_the_same_time_one_is_done(secured: TestClient, make_key: MakeKey) -> None:
+    headers = admin(secured, make_key)
+    key = secured.post("/v1/keys", json={"scopes": ["quotes:read"]}, headers=headers).json()
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(secured.post, f"/v1/keys/{key['id']}/rotate", json={}, headers=headers) for _ in range(4)]
+        statuses = sorted(answer.result().status_code for answer in asked)
+    assert statuses == [201, 409, 409, 409]
+    assert len(secured.get("/v1/keys", headers=headers).json()["items"]) == 3
 
 
 def test_another_teams_keys_are_not_there(secured: TestClient, make_key: MakeKey) -> None:
