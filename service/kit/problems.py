@@ -32,7 +32,7 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -246,8 +246,19 @@ def is_not_migrated(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _NOT_MIGRATED
 
 
+def _refers_to_nothing(error: BaseException | None) -> bool:
+    """Whether a foreign key was violated, as PostgreSQL and SQLite say it."""
+    return getattr(error, "sqlstate", None) == "23503" or getattr(error, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_FOREIGNKEY"
+
+
 async def _on_database(request: Request, error: Exception) -> Response:
-    """The database is away, busy or full of locks: try again. Anything else it says (a constraint, a type) is our fault."""
+    """The database is away, busy or full of locks: try again. Anything else it says (a constraint, a type) is our fault.
+
+    But for what a request refers to and is no longer there: rows go with their team alone (`delete-team`), so it went meanwhile.
+    """
+    if isinstance(error, IntegrityError) and _refers_to_nothing(error.orig):
+        log.warning("refused: what it refers to is gone", exc_info=error, extra={"request_id": request.scope.get("request_id")})
+        return respond(Conflict("What this refers to was removed while the request was worked on"), request)
     away = not isinstance(error, DBAPIError) or isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
     if not away and not (isinstance(error, DBAPIError) and is_not_migrated(error)):
         log.error("request failed", exc_info=error, extra={"request_id": request.scope.get("request_id")})

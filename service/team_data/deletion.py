@@ -32,7 +32,11 @@ def count_rows(connection: Connection, team_id: str) -> dict[str, int]:
 
 
 def delete_team(connection: Connection, team_id: str) -> dict[str, int]:
-    """Remove a team; how many rows of each table that were. The default team stays, without rows: a service without keys is its."""
+    """Remove a team; how many rows of each table that were. The default team stays, without rows: a service without keys is its.
+
+    Whoever stores something for the team at this moment is waited for, and whoever comes later waits, and is then told that it is gone.
+    """
+    connection.execute(select(teams.c.id).where(teams.c.id == team_id).with_for_update())
     gone = {table.name: connection.execute(delete(table).where(table.c.team_id == team_id)).rowcount for table in team_tables(connection)}
     if team_id != DEFAULT_TEAM_ID:
         connection.execute(delete(teams).where(teams.c.id == team_id))

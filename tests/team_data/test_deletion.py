@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import URL
@@ -41,6 +43,32 @@ def test_all_of_a_team_goes_and_nothing_else(secured: TestClient, make_key: Call
     assert after == others
     assert team_id not in repr(after) and "alpha" not in repr(after)
     assert secured.get(f"/v1/quotes/{kept.quote_id}", headers=vision).status_code == 200
+
+
+def test_a_team_that_writes_meanwhile_is_removed_too(secured: TestClient, make_key: Callable[..., Headers]) -> None:
+    """What it is told is kept, refused for its key, or that its team is gone; afterwards nothing is there."""
+    database: Database = secured.app.state.database  # type: ignore[attr-defined]
+    headers = make_key("search", "admin")
+    with database.read() as connection:
+        team_id = str(deletion.team_id_of(connection, "search"))
+    told: list[int] = []
+
+    def write(body: object, path: str) -> None:
+        while not told or told[-1] == 201:
+            told.append(secured.post(path, json=body, headers=headers).status_code)
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write, examples.SPEC, "/v1/quotes"), pool.submit(write, {"specs": [examples.SPEC]}, "/v1/quotes/batch")]
+        while told.count(201) < 5:
+            time.sleep(0.01)
+        with database.write() as work:
+            deletion.delete_team(work.connection, team_id)
+            work.commit()
+        for writer in writers:
+            writer.result()
+    assert set(told) <= {201, 401, 409, 429}
+    with database.read() as connection:
+        assert team_id not in repr(everything(connection))
 
 
 def test_a_transaction_that_is_not_committed_removes_nothing(secured: TestClient, make_key: Callable[..., Headers]) -> None:
