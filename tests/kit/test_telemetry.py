@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from service.keys import repository as keys
 from service.kit import security
 from service.kit.database import Database
 from service.kit.telemetry import MULTIPROCESS_FOLDER, JsonLines, Metrics, Telemetry, shared_metrics
@@ -66,7 +67,7 @@ def test_a_line_says_who_asked_for_what_and_within_which_trace(
         secured.get("/v1/quotes/abc", headers=headers | {"traceparent": "a\nb"})
     first, second = (line for line in logged(caplog) if line["logger"] == "runquote.access")
     with secured.app.state.database.read() as connection:  # type: ignore[attr-defined]
-        (key,) = security.list_keys(connection)
+        (key,) = keys.list_keys(connection)
     assert (first["team"], first["key_id"], first["path"], first["traceparent"]) == ("search", key.id, "/v1/quotes/abc", trace)
     assert "traceparent" not in second
     assert headers["Authorization"].split()[1] not in caplog.text
