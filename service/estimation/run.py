@@ -119,6 +119,7 @@ class Software:
     fused_loss: bool = False
     logits_dtype_bytes: int | None = None  # None: as the stack does
     checkpoint_reentrant: bool = False
+    fsdp_version: int | None = None  # None: the stack's own
     cpu_offload: frozenset[str] = frozenset()  # of "optimizer", "parameters", "activations"
 
 

@@ -39,6 +39,8 @@ def _idle(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
     wanted = spec.software.cpu_offload if spec.software is not None else None
     if wanted == ["parameters"] and layout.sharding not in FULLY_SHARDED:
         yield "/software/cpu_offload", NOT_SHARDED
+    if run.software.fsdp_version is not None and (stack.fsdp_version is None or layout.sharding == "none"):
+        yield "/software/fsdp_version", "nothing is sharded by PyTorch's FSDP"
     if run.optimizer.implementation == "fused":
         if not stack.foreach_temporaries:
             yield "/optimizer/implementation", f"{stack.title} steps with a fused optimizer of its own"

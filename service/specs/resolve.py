@@ -80,7 +80,7 @@ def resolve(spec: RunSpec) -> Resolved:
     resolved_precision = _precision(precision, stack, optimizer.name, method, architecture, hardware, warnings)
     checkpointing: r.Checkpointing = top.take("activation_checkpointing", "none")
     attention: r.AttentionKernel = top.take("attention", "flash")
-    software = _software(software_section, stack, checkpointing, top, warnings)
+    software = _software(software_section, stack, method, checkpointing, top, warnings)
     layout = _layout(spec, stack, hardware, top, provenance, warnings)
     batch = _batch(spec, layout, top, provenance, warnings)
     if hardware is not None:
@@ -246,7 +246,7 @@ def _precision(
     return r.Precision(recipe=recipe, overridden=overridden, **values)
 
 
-def _software(section: Section, stack: str, checkpointing: str, top: Section, warnings: list[Warning]) -> r.Software:
+def _software(section: Section, stack: str, method: r.Method, checkpointing: str, top: Section, warnings: list[Warning]) -> r.Software:
     offload = section.take("cpu_offload", "none")
     if section.given("cpu_offload") == ["none"]:
         section.out["cpu_offload"] = "none"
@@ -255,10 +255,11 @@ def _software(section: Section, stack: str, checkpointing: str, top: Section, wa
         compile=section.take("compile", False),
         fused_loss=section.take("fused_loss", False),
         logits_dtype_bytes=section.take("logits_dtype_bytes"),
-        checkpoint_reentrant=section.take("checkpoint_reentrant", False),
+        checkpoint_reentrant=section.take("checkpoint_reentrant", method.adapters and STACKS[stack].adapters_reenter),
+        fsdp_version=section.take("fsdp_version"),
         cpu_offload=frozenset() if offload in ("none", ["none"]) else frozenset(offload),
     )
-    if software.checkpoint_reentrant and checkpointing == "none":
+    if section.given("checkpoint_reentrant") and checkpointing == "none":
         warnings.append(no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
     if software.logits_dtype_bytes is not None and not (software.compile and software.logits_dtype_bytes <= 2):
         warnings.append(no_effect("/software/logits_dtype_bytes", "only a compiled loss keeps the width that its logits have"))

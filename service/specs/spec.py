@@ -184,7 +184,9 @@ class SoftwareSpec(Part):
     logits_dtype_bytes: Literal[2, 4] | None = None
     """Bytes of a logit as the loss reads it."""
     checkpoint_reentrant: Flag | None = None
-    """Whether activation checkpointing is the reentrant kind."""
+    """Whether activation checkpointing is the reentrant kind; left out: where `hf_transformers` trains adapters, as PEFT sets it up."""
+    fsdp_version: Literal[1, 2] | None = None
+    """Which of PyTorch's FSDPs shards (accelerate's `fsdp_version`): `FullyShardedDataParallel` or `fully_shard`. Decides memory alone."""
     cpu_offload: Annotated[list[_Offload], Field(max_length=4)] | None = None
     """What is kept in the host's memory: one, or a list."""
 

@@ -112,6 +112,15 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "/software/fused_loss": ({}, True),
     "/software/logits_dtype_bytes": ({}, 4),
     "/software/checkpoint_reentrant": ({"activation_checkpointing": "full"}, True),
+    "/software/fsdp_version": (
+        {
+            "method": {"kind": "lora", "lora": {"rank": 16}},
+            "activation_checkpointing": "full",
+            "software": {"stack": "hf_transformers", "checkpoint_reentrant": True},
+            "parallelism": {"sharding": "zero3"},
+        },
+        2,
+    ),
     "/software/cpu_offload": ({}, ["optimizer"]),
     "/parallelism/tensor": ({}, 4),
     "/parallelism/pipeline": ({}, 2),

@@ -98,6 +98,8 @@ FSDP_NATIVE = Stack(
     compiled_loss=LossRule(saved=(2, 2, 4), forward_extra=(2, 2, 4), backward_extra=(2, 2, 4)),
     fused_loss=CHUNKED_LOSS,
     selective=OPERATOR_POLICY,
+    adapters_reenter=False,
+    fsdp_version=2,  # torchtitan and torchtune call fully_shard; LitGPT's strategy wraps in the first
     # FSDP: reshard_after_forward=False is stage 2; with pipelines torchtitan asks for it and reduces once a step.
     sharding=ShardingRule(
         stage_two_keeps_gathered=True,

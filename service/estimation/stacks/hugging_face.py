@@ -114,6 +114,8 @@ HUGGING_FACE = Stack(
     # Qwen's GPTQ Q-LoRA script runs fp16 under DeepSpeed: no autocast, cross entropy on 16-bit logits.
     loss_by_quantization={"gptq_int4": LossRule(saved=(2, 2, 4), forward_extra=(4, 4, 4), backward_extra=(6, 6, 8))},
     selective=CHECKPOINTED_SCORES,
+    adapters_reenter=True,  # peft, prepare_model_for_kbit_training, as transformers 4 did for all models
+    fsdp_version=1,  # accelerate, FullyShardedDataParallelPlugin.fsdp_version
     sharding=ShardingRule(
         gathered_blocks=2,
         gathered_outside=1,

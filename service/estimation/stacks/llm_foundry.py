@@ -62,6 +62,8 @@ LLM_FOUNDRY = Stack(
     compiled_loss=LossRule(saved=(2, 2, 4), forward_extra=(0, 0, 0), backward_extra=(2, 2, 4)),
     fused_loss=FUSED_LOSS,
     selective=CHECKPOINTED_SCORES,
+    adapters_reenter=False,
+    fsdp_version=1,  # Composer wraps in FullyShardedDataParallel
     sharding=ShardingRule(
         stage_two_keeps_gathered=True,
         gathered_blocks=2,

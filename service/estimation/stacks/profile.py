@@ -192,6 +192,8 @@ class Stack:
     fused_loss: LossRule
     selective: SelectiveRule
     sharding: ShardingRule
+    adapters_reenter: bool  # checkpointing is the reentrant kind where adapters are trained and nothing else is said
+    fsdp_version: int | None  # of PyTorch's FSDP that shards by default; None where the stack shards itself
     overheads: Overheads
     intervals: Mapping[str, Interval]  # by observable: allocated, reserved, process
     measured_methods: frozenset[str]  # of the rows behind the intervals; others get wider ones

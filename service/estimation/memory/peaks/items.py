@@ -21,6 +21,7 @@ from ...stacks.profile import Stack
 from ..blocks.trained_model import REFERENCED, SAMPLED, Essence, TrainedModel
 from ..device.stage_on_rank import host_bytes
 from ..timeline.moment import Moment
+from ..timeline.stage_step import keeps_inputs_to_the_end
 from .figures import Figures
 
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
@@ -246,6 +247,10 @@ def _of_method(run: Essence, stack: Stack) -> tuple[str, ...]:
         notes.append("narrow products read 16-bit weights and activations, which are what is held (torchtitan's float8 runs)")
     if run.method.lora is not None and stack.adapter_bytes not in (None, run.method.lora.adapter_bytes):
         notes.append(f"the engine holds adapters in {stack.adapter_bytes:g} bytes a parameter, whatever adapter_bytes says")
+    if run.gathered and keeps_inputs_to_the_end(run.software, run.method, run.activation_checkpointing, stack):
+        notes.append(
+            "PyTorch's first FSDP, adapters and reentrant checkpointing together keep both inputs of every block until the optimizer step"
+        )
     if run.method.objective == "reward_model":
         notes.append("a scalar head: one output a token instead of the vocabulary")
     return tuple(notes)
