@@ -188,7 +188,7 @@ def table(crowds: Sequence[Crowd]) -> str:
             told,
         )
         rows.append(" | ".join(str(cell) for cell in cells))
-    return "\n".join(f"| {row} |" for row in rows)
+    return "\n".join(f"| {row} |" if "---" not in row else f"|{row}|" for row in rows)
 
 
 def _ms(seconds: float) -> str:

@@ -53,4 +53,4 @@ def table(outcomes: Iterable[Outcome]) -> str:
             by_status(outcome.exits, outcome.exits) if set(outcome.exits) != {0} else 0,
         )
         rows.append(" | ".join(str(cell) for cell in cells))
-    return "\n".join(f"| {row} |" for row in rows)
+    return "\n".join(f"| {row} |" if "---" not in row else f"|{row}|" for row in rows)

@@ -87,8 +87,8 @@ COEFFICIENTS: dict[str, float] = {
     "sharding_exposed": 0.48438,  # prior 0.2, 0.5
     "sharding_cover": 0.71091,  # prior 0.7, 0.3
     "data_exposed": 0.66302,  # prior 0.6, 0.3
-    "dequantized": 8.8845e+10,  # prior 5e+10, 0.5
-    "host_link": 2e+10,  # prior 2e+10, 0.3
+    "dequantized": 8.8845e10,  # prior 5e+10, 0.5
+    "host_link": 2e10,  # prior 2e+10, 0.3
     "optimizer": 1.012,  # prior 0.7, 0.3
 }
 
