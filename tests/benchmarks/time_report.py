@@ -232,7 +232,7 @@ def module(model: Any, theta: Array, residual: Any, beta: Array, rows: list[Row]
         "COEFFICIENTS: dict[str, float] = {",
     ]
     for name, value, mean, deviation in zip(model.names, theta, model.mean, model.deviation, strict=True):
-        out.append(f'    "{name}": {math.exp(value):.5g},  # prior {math.exp(mean):.3g}, {deviation:g}')
+        out.append(f'    "{name}": {f"{math.exp(value):.5g}".replace("e+", "e")},  # prior {math.exp(mean):.3g}, {deviation:g}')
     out += ["}", "", "# Shrunk logarithmic weights of the features in residual.py.", "RESIDUAL: dict[str, float] = {"]
     out += [f'    "{name}": {value:.5g},' for name, value in zip(residual.names, beta, strict=True)]
     out += [
