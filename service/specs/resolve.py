@@ -250,16 +250,17 @@ def _software(section: Section, stack: str, method: r.Method, checkpointing: str
     offload = section.take("cpu_offload", "none")
     if section.given("cpu_offload") == ["none"]:
         section.out["cpu_offload"] = "none"
+    reentrant = method.adapters and STACKS[stack].adapters_reenter
     software = r.Software(
         stack=stack,
         compile=section.take("compile", False),
         fused_loss=section.take("fused_loss", False),
         logits_dtype_bytes=section.take("logits_dtype_bytes"),
-        checkpoint_reentrant=section.take("checkpoint_reentrant", method.adapters and STACKS[stack].adapters_reenter),
+        checkpoint_reentrant=section.take("checkpoint_reentrant", reentrant),
         fsdp_version=section.take("fsdp_version"),
         cpu_offload=frozenset() if offload in ("none", ["none"]) else frozenset(offload),
     )
-    if section.given("checkpoint_reentrant") and checkpointing == "none":
+    if software.checkpoint_reentrant is not reentrant and checkpointing == "none":
         warnings.append(no_effect("/software/checkpoint_reentrant", "activations are not checkpointed"))
     if software.logits_dtype_bytes is not None and not (software.compile and software.logits_dtype_bytes <= 2):
         warnings.append(no_effect("/software/logits_dtype_bytes", "only a compiled loss keeps the width that its logits have"))
