@@ -69,3 +69,23 @@ def test_every_row_of_a_search_is_the_quote_of_its_layout(
             item, found = quoted[f"memory.peak_{name}"], getattr(searched, name)
             bounds = (float(np.broadcast_to(value, len(rows))[index]) for value in (found.expected, found.low, found.high))
             assert (item.expected, item.low, item.high) == tuple(bounds)
+
+
+COUNTED = ("memory.weights", "memory.gradients", "memory.master_weights", "memory.optimizer_states", "memory.model_states")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(MODELS), st.sampled_from(STACKS), cases, factors)
+def test_no_measured_peak_moves_what_is_counted(model: str, stack: str, case: dict[str, Any], corrections: dict[str, Factor]) -> None:
+    """Weights, gradients and optimizer states are arithmetic; the parts that come and go take what a peak was corrected by."""
+    run = run_of(spec(model, stack, **case))
+    counts = parameters.count(run)
+    plain, corrected = ({item.code: item for item in memory.estimate(run, counts, by).items} for by in ({}, corrections))
+    assert [corrected[code].expected for code in COUNTED] == [plain[code].expected for code in COUNTED]
+    for code, item in corrected.items():
+        parts = [part.expected for part in corrected.values() if part.parent == code]
+        if parts and item.expected is not None:
+            assert abs(item.expected - sum(filter(None, parts))) <= 1e-9 * max(item.expected, 1.0)
+    states, peak = corrected["memory.model_states"].expected, "memory.peak_allocated"
+    if peak in corrections and plain[peak].expected * corrections[peak].factor >= states:
+        assert abs(corrected[peak].expected / (plain[peak].expected * corrections[peak].factor) - 1.0) <= 1e-9

@@ -1,8 +1,9 @@
 """The figures of a device's memory: the three peaks with their intervals, and what they are made of.
 
 Own measurements correct a peak. What lies inside another peak cannot exceed it, so where measured peaks contradict each other the
-inner one gives way or nothing is left between them; the parts scale so that they still add up exactly. One function does so for a
-quote and for a search, whose rows are the quote's figures to the last bit.
+inner one gives way or nothing is left between them. Weights, gradients and the optimizer's states are counted, not estimated: they stay,
+and what comes and goes beside them scales so that the parts still add up. One function does so for a quote and for a search, whose
+rows are the quote's figures to the last bit.
 """
 
 from __future__ import annotations
@@ -61,25 +62,26 @@ def factors_of(corrections: Corrections) -> dict[str, Factor]:
 def corrected(run: Run, model: TrainedModel, found: Worst, factors: Mapping[str, Factor]) -> Figures:
     """The figures of the worst device under the factors of measured peaks."""
     plain = {"allocated": found.allocated, "reserved": found.reserved, "process": found.process}
-    scale: Number = factors["allocated"].factor if "allocated" in factors else 1.0
+    parts, allocated = found.parts, plain["allocated"]
+    model_states = parts.weights + parts.gradients + parts.master_weights + parts.optimizer_states
     fragmentation = found.fragmentation
     framework: Number = found.framework
-    if "reserved" in factors:
-        target = plain["reserved"] * factors["reserved"].factor
-        if "allocated" not in factors:
-            scale = minimum(scale, target / plain["allocated"])
-        fragmentation = maximum(target - plain["allocated"] * scale, 0.0)
-    if "process" in factors:
-        target = plain["process"] * factors["process"].factor - found.communication
-        if "allocated" not in factors and "reserved" not in factors:
-            shrink = minimum(1.0, maximum(target, 0.0) / plain["reserved"])
-            scale, fragmentation = scale * shrink, fragmentation * shrink
-        framework = maximum(target - (plain["allocated"] * scale + fragmentation), 0.0)
-    parts, allocated = found.parts, plain["allocated"]
     if factors:
-        parts = Parts(*(part * scale for part in parts))
-    model_states = parts.weights + parts.gradients + parts.master_weights + parts.optimizer_states
-    if factors:
+        wanted: Number = allocated * factors["allocated"].factor if "allocated" in factors else allocated
+        if "reserved" in factors:
+            target = plain["reserved"] * factors["reserved"].factor
+            if "allocated" not in factors:
+                wanted = minimum(wanted, target)
+            wanted = maximum(wanted, model_states)
+            fragmentation = maximum(target - wanted, 0.0)
+        if "process" in factors:
+            target = plain["process"] * factors["process"].factor - found.communication
+            if "allocated" not in factors and "reserved" not in factors:
+                shrink = minimum(1.0, maximum(target, 0.0) / plain["reserved"])
+                wanted, fragmentation = wanted * shrink, fragmentation * shrink
+            wanted = maximum(wanted, model_states)
+            framework = maximum(target - (wanted + fragmentation), 0.0)
+        parts = _within(parts, maximum(wanted - model_states, 0.0))
         allocated = model_states + parts.activations + parts.logits + parts.transient
     reserved = allocated + fragmentation
     process = reserved + framework + found.communication
@@ -109,6 +111,13 @@ def corrected(run: Run, model: TrainedModel, found: Worst, factors: Mapping[str,
         uncorrected=plain,
         unlike=reasons,
     )
+
+
+def _within(parts: Parts, live: Number) -> Parts:
+    """The parts with what comes and goes scaled to as many bytes: the states are counted, so no measured peak moves them."""
+    estimated = parts.activations + parts.logits + parts.transient
+    scale = live / where(estimated > 0.0, estimated, 1.0)
+    return parts._replace(activations=parts.activations * scale, logits=parts.logits * scale, transient=parts.transient * scale)
 
 
 def fits(run: Run, process: Spread) -> Fits:
