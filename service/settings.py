@@ -46,7 +46,9 @@ class Settings(BaseSettings):
     team_requests_per_second: float = Field(default=100, gt=0, description="The same for all keys of a team together.")
     team_requests_at_once: int = Field(default=8, ge=1, description="Requests of one team that each worker works on at a time; 429 beyond.")
     heavy_requests_at_once: int = Field(
-        default=2, ge=1, description="Batches, plans, imports, backtests and calibrations that each worker works on at a time; others wait."
+        default=1,  # they compute under Python's lock: two at a time end no sooner, and make light requests wait for both
+        ge=1,
+        description="Batches, plans, imports, backtests and calibrations that each worker works on at a time; others wait.",
     )
     cors_origins: str = Field(
         default="", description="Origins whose pages may call the service from a browser, separated by spaces; none unless named."
