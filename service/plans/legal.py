@@ -50,7 +50,7 @@ def faults(run: Run, devices: int) -> Iterator[tuple[str, Mask]]:
         yield "expert_parallel_without_experts", np.asarray(e > 1)
     else:
         yield "experts_not_divisible", ~divides(experts, e)
-        yield "expert_ranks_not_divisible", ~divides(devices / p, e)
+        yield "expert_ranks_not_divisible", ~divides(devices / p, e * (layout.expert_tensor or 1))
     m, a = batch.micro_batch_size, batch.gradient_accumulation_steps
     yield "batch_not_divisible", np.asarray(a < 1) | ~divides(a, 1.0) | np.asarray(a * m * layout.data != batch.global_batch_size)
     yield "interleaving_needs_micro_batches", np.asarray(v > 1) & ~divides(a, p)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from service.estimation.optimizers import OPTIMIZERS
-from service.estimation.placement import FULLY_SHARDED
+from service.estimation.placement import FULLY_SHARDED, divides_weights
 from service.estimation.run import Layout, Run, Software
 from service.estimation.stacks import STACKS, stack_of
 from service.estimation.warnings import Warning, no_effect
@@ -39,8 +39,11 @@ def _idle(spec: RunSpec, run: Run) -> Iterator[tuple[str, str]]:
     wanted = spec.software.cpu_offload if spec.software is not None else None
     if wanted == ["parameters"] and layout.sharding not in FULLY_SHARDED:
         yield "/software/cpu_offload", NOT_SHARDED
-    if run.software.fsdp_version is not None and (stack.fsdp_version is None or layout.sharding == "none"):
-        yield "/software/fsdp_version", "nothing is sharded by PyTorch's FSDP"
+    if run.software.fsdp_version is not None:
+        if stack.fsdp_version is None or not divides_weights(run):
+            yield "/software/fsdp_version", "no weights are sharded by PyTorch's FSDP"
+        elif not (run.method.adapters and run.software.checkpoint_reentrant and run.activation_checkpointing == "full"):
+            yield "/software/fsdp_version", "both hold the same but for adapters under full, reentrant checkpointing"
     if run.optimizer.implementation == "fused":
         if not stack.foreach_temporaries:
             yield "/optimizer/implementation", f"{stack.title} steps with a fused optimizer of its own"

@@ -43,6 +43,24 @@ def test_parameters_are_those_of_the_class_that_the_config_names(config: dict[st
     assert counted(config, name) == parameters_there
 
 
+@pytest.mark.parametrize("name", ["LlamaModel", "LlamaForSequenceClassification"])
+def test_that_there_is_no_language_model_head_is_said(name: str) -> None:
+    config = {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512}
+    found = read({**config, "vocab_size": 1000, "architectures": [name]})
+    assert f"no language-model head: architectures names {name}" in found.assumptions
+
+
+def test_chatglm_is_a_language_model_though_its_class_is_named_as_a_bare_one() -> None:
+    """chatglm3-6b's config.json names ChatGLMModel and loads ChatGLMForConditionalGeneration (auto_map): 6,243,584,000 parameters."""
+    config = {
+        "model_type": "chatglm", "hidden_size": 4096, "num_layers": 28, "num_attention_heads": 32, "ffn_hidden_size": 13696,
+        "padded_vocab_size": 65024, "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2,
+        "add_qkv_bias": True, "add_bias_linear": False, "rmsnorm": True, "seq_length": 8192, "post_layer_norm": True,
+        "layernorm_epsilon": 1e-5, "apply_residual_connection_post_layernorm": False,
+    }  # fmt: skip
+    assert counted(config, "ChatGLMModel") == 6_243_584_000
+
+
 def test_a_classifier_has_as_many_outputs_as_labels() -> None:
     labels = {str(n): f"L{n}" for n in range(5)}
     assert counted(BERT, "BertForSequenceClassification", id2label=labels) == 109_483_778 + 3 * 769

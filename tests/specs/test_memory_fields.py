@@ -18,6 +18,11 @@ BASE: dict[str, Any] = {
     "hardware": {"device": "h100-sxm-80gb", "device_count": 8},
 }
 MIXTURE: dict[str, Any] = {"model": {"preset": "mixtral-8x7b"}, "software": {"stack": "megatron"}}
+ADAPTED: dict[str, Any] = {
+    "method": {"kind": "lora", "lora": {"rank": 8}},
+    "activation_checkpointing": "full",
+    "parallelism": {"sharding": "zero3"},
+}
 VAIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"software": {"cpu_offload": "parameters"}}, "/software/cpu_offload"),
     ({"software": {"stack": "deepspeed"}}, {"optimizer": {"implementation": "fused"}}, "/optimizer/implementation"),
@@ -25,6 +30,10 @@ VAIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"parallelism": {"expert_imbalance": 2}}, "/parallelism/expert_imbalance"),
     (MIXTURE, {"parallelism": {"expert_imbalance": 2}}, "/parallelism/expert_imbalance"),
     ({}, {"checkpointing": {"state_dict": "full_on_device"}}, "/checkpointing/state_dict"),
+    ({}, {"software": {"fsdp_version": 2}}, "/software/fsdp_version"),
+    ({"parallelism": {"sharding": "zero3"}}, {"software": {"fsdp_version": 2}}, "/software/fsdp_version"),
+    ({**ADAPTED, "activation_checkpointing": "none"}, {"software": {"fsdp_version": 2}}, "/software/fsdp_version"),
+    ({}, {"parallelism": {"expert_tensor": 2}}, "/parallelism/expert_tensor"),
 ]
 SAVING: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"parallelism": {"sharding": "zero3"}}, {"software": {"cpu_offload": "parameters"}}),
@@ -32,6 +41,7 @@ SAVING: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (merged(MIXTURE, {"parallelism": {"expert": 8}}), {"parallelism": {"expert_imbalance": 2}}),
     ({"parallelism": {"sharding": "zero3"}}, {"checkpointing": {"state_dict": "full_on_device"}}),
     ({"attention": "eager"}, {"activation_checkpointing": "selective"}),
+    (ADAPTED, {"software": {"fsdp_version": 2}}),
 ]
 
 

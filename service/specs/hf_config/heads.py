@@ -12,7 +12,7 @@ from service.estimation.architecture import Architecture, Matrix
 
 from .fields import Fields
 
-_LANGUAGE_MODELS = ("LMHeadModel", "DoubleHeadsModel")  # classes that end as bare models do, and make logits
+_LANGUAGE_MODELS = ("LMHeadModel", "DoubleHeadsModel", "ChatGLMModel")  # classes that end as bare models do, and make logits
 # By the end of the class's name: whether the head reads every token, and its outputs (None: the config's labels; 0: no head at all).
 _KINDS: dict[str, tuple[bool, int | None]] = {
     "ForSequenceClassification": (False, None),
@@ -32,6 +32,7 @@ def with_head(model: Architecture, fields: Fields) -> Architecture:
     if found is None or model.image_positions is not None or model.encoder_decoder or model.head is None:
         return model
     per_token, outputs = found
+    fields.assume(f"no language-model head: architectures names {name}")
     labels = fields.labels() if outputs is None else outputs
     encoder = any(layer.kind == "encoder" for layer in model.layers)
     # A decoder scores every token and takes the last one's; an encoder scores one value a sequence, behind a dense layer of its own.
